@@ -1,0 +1,1 @@
+"""The compiled core: see _core.pyx."""

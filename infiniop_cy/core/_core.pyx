@@ -1,0 +1,20 @@
+# distutils: language = c++
+# cython: language_level=3, wraparound=False, cdivision=True
+# cython: freethreading_compatible=True, embedsignature=True
+"""The core: nogil Cython over C structs, then the Python objects that call it.
+
+One module out of one file per idea, so that every call is direct and inlinable and the whole is one
+shared object. Read top to bottom: each file uses only those before it.
+"""
+include "declarations.pxi"  # the kernel tables and the platform, as Cython sees them
+include "status.pxi"        # rules, and how a failure is carried
+include "tensor.pxi"        # a strided view; checked sizes; extents
+include "overlap.pxi"       # do two views share memory
+include "threads.pxi"       # how many threads, and why
+include "elementwise.pxi"   # validate, plan, run: all elementwise operators
+include "conv_plan.pxi"     # validate and plan a convolution backward
+include "conv_pack.pxi"     # implicit im2col panels and result tiles
+include "conv_run.pxi"      # its three gradients
+include "arrays.pxi"        # NumPy arrays to tensors and back
+include "functions.pxi"     # the calls behind iop.relu_backward(g, x)
+include "descriptors.pxi"   # plans that Python holds

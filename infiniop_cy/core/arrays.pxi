@@ -1,0 +1,120 @@
+# NumPy arrays as the core sees them. What is refused and what is copied is decided here, once.
+cimport numpy as cnp
+from cpython.object cimport Py_TYPE, PyTypeObject
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_NewLikeArray(cnp.ndarray prototype, cnp.NPY_ORDER order, void *dtype, int subok)
+
+cnp.import_array()
+
+cdef int bfloat16_num = -1  # ml_dtypes' type number, learned from the first array that has it
+
+
+cdef int dtype_code(cnp.dtype dtype):
+    """infiniDtype_t of a NumPy dtype, DTYPE_INVALID where there is none."""
+    global bfloat16_num
+    cdef int num = dtype.type_num
+    if num == cnp.NPY_FLOAT32:
+        return DTYPE_F32
+    if num == cnp.NPY_FLOAT64:
+        return DTYPE_F64
+    if num == cnp.NPY_FLOAT16:
+        return DTYPE_F16
+    if num == bfloat16_num:
+        return DTYPE_BF16
+    if num >= 256 and dtype.name == "bfloat16":  # user-defined types start at 256
+        bfloat16_num = num
+        return DTYPE_BF16
+    from infiniop_cy.dtypes import code_of
+    return code_of(dtype.newbyteorder("=").name) if num < cnp.NPY_OBJECT else DTYPE_INVALID
+
+
+cdef bint is_refused_subclass(object value):
+    """MaskedArray and np.matrix change what indexing and arithmetic mean."""
+    import numpy
+    return isinstance(value, (numpy.ma.MaskedArray, numpy.matrix))
+
+
+cdef cnp.ndarray input_array(object value, str op, str name):
+    """A native, aligned array with the value's data; the array itself where it is one already."""
+    cdef cnp.ndarray array
+    from infiniop_cy import status
+    if value is None:
+        raise status.NullPointer(f"{op}: {name} is None")
+    if Py_TYPE(value) != <PyTypeObject *>cnp.ndarray:
+        if isinstance(value, cnp.ndarray):
+            if is_refused_subclass(value):
+                raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a plain ndarray")
+            value = value.view(cnp.ndarray)
+        else:
+            import numpy
+            value = numpy.asarray(value)
+    array = value
+    if not cnp.PyArray_ISNOTSWAPPED(array) or not cnp.PyArray_ISALIGNED(array):
+        array = array.astype(array.dtype.newbyteorder("="), order="K")
+    return array
+
+
+cdef cnp.ndarray output_array(object value, str op, str name):
+    """The array itself, or an error: results are never written to a copy."""
+    from infiniop_cy import status
+    if not isinstance(value, cnp.ndarray) or is_refused_subclass(value):
+        raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a plain ndarray")
+    for flag, problem in ((cnp.PyArray_ISWRITEABLE(value), "read-only"),
+                          (cnp.PyArray_ISALIGNED(value), "not aligned"),
+                          (cnp.PyArray_ISNOTSWAPPED(value), "byte-swapped")):
+        if not flag:
+            raise status.BadParam(f"{op}: {name} is {problem}, expected a writable, aligned, native array")
+    return value
+
+
+cdef void fill_tensor(Tensor *tensor, cnp.ndarray array):
+    cdef int d
+    tensor.data = <char *>cnp.PyArray_DATA(array)
+    tensor.dtype = dtype_code(array.dtype)
+    tensor.ndim = cnp.PyArray_NDIM(array)
+    for d in range(tensor.ndim):
+        tensor.shape[d] = cnp.PyArray_DIM(array, d)
+        tensor.strides[d] = cnp.PyArray_STRIDE(array, d)
+
+
+cdef bint broadcast(Tensor *a, Tensor *b):
+    """NumPy's broadcasting of both to one shape, by strides of 0; False where the shapes do not allow it."""
+    cdef int ndim = max(a.ndim, b.ndim), d
+    cdef int64_t length
+    expand(a, ndim)
+    expand(b, ndim)
+    for d in range(ndim):
+        if a.shape[d] != b.shape[d] and a.shape[d] != 1 and b.shape[d] != 1:
+            return False
+    for d in range(ndim):
+        length = b.shape[d] if a.shape[d] == 1 else a.shape[d]
+        if a.shape[d] != length:
+            a.shape[d], a.strides[d] = length, 0
+        if b.shape[d] != length:
+            b.shape[d], b.strides[d] = length, 0
+    return True
+
+
+cdef void expand(Tensor *t, int ndim):
+    """Leading axes of length 1."""
+    cdef int added = ndim - t.ndim, d
+    if added == 0:
+        return
+    for d in range(t.ndim - 1, -1, -1):
+        t.shape[d + added] = t.shape[d]
+        t.strides[d + added] = t.strides[d]
+    for d in range(added):
+        t.shape[d] = 1
+        t.strides[d] = 0
+    t.ndim = ndim
+
+
+cdef bint same_shape(const Tensor *t, cnp.ndarray array):
+    cdef int d
+    if t.ndim != cnp.PyArray_NDIM(array):
+        return False
+    for d in range(t.ndim):
+        if t.shape[d] != cnp.PyArray_DIM(array, d):
+            return False
+    return True

@@ -1,0 +1,87 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uintptr_t
+from libc.stdlib cimport getenv, strtol
+from libc.string cimport memcpy, memset
+from cython.parallel cimport prange
+cimport cython
+
+
+cdef extern from "../kernels/table.h" nogil:
+    enum:
+        DTYPE_INVALID, DTYPE_BOOL, DTYPE_I8, DTYPE_I16, DTYPE_I32, DTYPE_I64
+        DTYPE_U8, DTYPE_U16, DTYPE_U32, DTYPE_U64
+        DTYPE_F16, DTYPE_F32, DTYPE_F64, DTYPE_C64, DTYPE_C128, DTYPE_BF16, DTYPE_COUNT
+    ctypedef struct FormulaParameters:
+        double value[4]
+    ctypedef void (*ElementwiseKernel)(const void *, const void *, void *, int64_t, const FormulaParameters *) noexcept nogil
+    ctypedef void (*ConvertKernel)(const char *, int64_t, char *, int64_t, int64_t) noexcept nogil
+    ctypedef void (*GemmKernel)(int64_t, const void *, const void *, void *, int64_t, int) noexcept nogil
+    ctypedef double (*SumKernel)(const void *, int64_t) noexcept nogil
+    ctypedef bint (*AcceptsParameters)(const FormulaParameters *) noexcept nogil
+    ctypedef struct GemmTile:
+        int mr
+        int nr
+        GemmKernel kernel
+    ctypedef struct KernelTable:
+        const char *isa
+        int formula_count
+        const char **formula_name
+        AcceptsParameters *formula_accepts
+        ElementwiseKernel (*elementwise)[20][2]
+        ConvertKernel (*convert)[20]
+        GemmTile *gemm
+        SumKernel *sum
+    const KernelTable *infiniop_choose_kernels(const char *forced, const char **why)
+    const char *const *infiniop_compiled_isas()
+
+
+cdef extern from "support.h" nogil:
+    bint mul_overflows(int64_t a, int64_t b, int64_t *result)
+    bint add_overflows(int64_t a, int64_t b, int64_t *result)
+    const char *compiler_name()
+    int openmp_version()
+    int omp_get_max_threads()
+    int omp_get_thread_num()
+    int in_forked_child
+    void install_fork_guard()
+    uint32_t enter_float_state()
+    void leave_float_state(uint32_t saved)
+
+
+cdef enum:
+    MAX_NDIM = 64
+
+
+# The kernels every call uses; chosen once, when the module loads.
+cdef const char *kernels_problem = NULL
+cdef const char *forced_isa = getenv("INFINIOP_CY_ISA")
+cdef const KernelTable *kernels = infiniop_choose_kernels(forced_isa, &kernels_problem)
+if kernels == NULL:
+    raise ImportError(f"INFINIOP_CY_ISA={forced_isa.decode()}: {kernels_problem.decode()}; "
+                      f"compiled in: {', '.join(compiled_isas())}")
+install_fork_guard()
+
+
+def compiled_isas():
+    """Names of the instruction sets this build has kernels for, best first."""
+    cdef const char *const *name = infiniop_compiled_isas()
+    result = []
+    while name[0] != NULL:
+        result.append(name[0].decode())
+        name += 1
+    return result
+
+
+def formula_names():
+    """Names of the compiled formulas; a position in this list is the formula's number."""
+    return [kernels.formula_name[i].decode() for i in range(kernels.formula_count)]
+
+
+def build_info():
+    """What this build is and which kernels it chose: compiler, openmp (yyyymm or 0), isa, isas."""
+    return {
+        "compiler": compiler_name().decode(),
+        "openmp": openmp_version(),
+        "isas": compiled_isas(),
+        "isa": kernels.isa.decode(),
+        "isa_forced": forced_isa != NULL,
+    }

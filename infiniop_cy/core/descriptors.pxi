@@ -1,0 +1,262 @@
+# What Python descriptors hold: tensors without data, and plans to run on addresses.
+
+cdef class TensorDescriptor:
+    """Shape, dtype and strides of a tensor, without its data. Immutable.
+
+    shape: sequence of lengths, up to 64. dtype: a NumPy dtype or name; "bfloat16" needs no ml_dtypes.
+    strides: in elements (not bytes), negative and 0 (broadcast) allowed; None: contiguous, C order.
+    Raises BadTensorShape, BadTensorDtype, BadTensorStrides.
+    """
+    cdef Tensor tensor
+    cdef readonly tuple shape
+    cdef readonly tuple strides
+    cdef readonly str dtype_name
+
+    def __init__(self, shape, dtype, strides=None):
+        cdef int d
+        cdef int64_t item, size
+        cdef Failure failure
+        from infiniop_cy import status
+        from infiniop_cy.dtypes import code_of, name_of
+        self.dtype_name = name_of(dtype)
+        self.tensor.dtype = code_of(self.dtype_name)
+        if not self.tensor.dtype:
+            raise status.BadTensorDtype(f"TensorDescriptor: unknown dtype {self.dtype_name}")
+        self.shape = integers(shape, "shape", status.BadTensorShape)
+        if len(self.shape) > MAX_NDIM:
+            raise status.BadTensorShape(f"TensorDescriptor: {len(self.shape)} dimensions, expected at most {MAX_NDIM}")
+        self.tensor.data = NULL
+        self.tensor.ndim = len(self.shape)
+        for d in range(self.tensor.ndim):
+            self.tensor.shape[d] = self.shape[d]
+        item = itemsize_of(self.tensor.dtype)
+        if strides is None:
+            contiguous_strides(&self.tensor)
+            self.strides = tuple([self.tensor.strides[d] // item for d in range(self.tensor.ndim)])
+        else:
+            self.strides = integers(strides, "strides", status.BadTensorStrides)
+            if len(self.strides) != self.tensor.ndim:
+                raise status.BadTensorStrides(f"TensorDescriptor: {len(self.strides)} strides, expected "
+                                              f"{self.tensor.ndim} to match shape {self.shape}")
+            for d in range(self.tensor.ndim):
+                if mul_overflows(self.strides[d], item, &self.tensor.strides[d]):
+                    raise status.BadTensorStrides(f"TensorDescriptor: stride {self.strides[d]} does not fit")
+        if tensor_size(&self.tensor, 0, &size, &failure):
+            raise error_of(&failure, "TensorDescriptor", ("shape",), {"shape": self})
+
+    @classmethod
+    def from_array(cls, array):
+        """The descriptor of a NumPy array. Raises BadTensorStrides where a stride is no whole number of elements."""
+        from infiniop_cy import status
+        array = input_array(array, "TensorDescriptor.from_array", "array")
+        if any([stride % array.itemsize for stride in array.strides]):
+            raise status.BadTensorStrides(f"TensorDescriptor.from_array: strides of {array.strides} bytes, "
+                                          f"expected multiples of {array.itemsize}")
+        return cls(array.shape, array.dtype, tuple([stride // array.itemsize for stride in array.strides]))
+
+    @property
+    def dtype(self):
+        """The NumPy dtype; the name where NumPy has none (bfloat16 without ml_dtypes)."""
+        from infiniop_cy.dtypes import numpy_dtype
+        return numpy_dtype(self.dtype_name)
+
+    @property
+    def ndim(self):
+        return self.tensor.ndim
+
+    def __repr__(self):
+        return f"TensorDescriptor({self.shape}, {self.dtype_name!r}, strides={self.strides})"
+
+    def __eq__(self, other):
+        return isinstance(other, TensorDescriptor) and (self.shape, self.dtype_name, self.strides) == (
+            other.shape, other.dtype_name, other.strides)
+
+    def __hash__(self):
+        return hash((self.shape, self.dtype_name, self.strides))
+
+
+cdef tuple integers(object values, str what, type error):
+    try:
+        result = tuple([value.__index__() for value in values])
+    except (TypeError, AttributeError):
+        raise error(f"TensorDescriptor: {what} is {values!r}, expected a sequence of integers") from None
+    if any([not -2**63 <= value < 2**63 for value in result]):
+        raise error(f"TensorDescriptor: {what} is {values!r}, expected 64-bit integers")
+    return result
+
+
+cdef TensorDescriptor required(object descriptor, str op, str name):
+    from infiniop_cy import status
+    if descriptor is None:
+        raise status.NullPointer(f"{op}: descriptor of {name} is None")
+    if not isinstance(descriptor, TensorDescriptor):
+        raise TypeError(f"{op}: {name} is a {type(descriptor).__name__}, expected a TensorDescriptor")
+    return descriptor
+
+
+cdef char *address_of(object value, const Tensor *described, bint written, str op, str name) except? NULL:
+    """The address in an array or integer; NULL for None and 0. An array must hold all that the descriptor names."""
+    cdef int64_t low, high, array_low, array_high
+    cdef Tensor actual
+    cdef bint same
+    cdef int d
+    from infiniop_cy import status
+    if value is None:
+        return NULL
+    if not isinstance(value, cnp.ndarray):
+        if not hasattr(value, "__index__"):
+            raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected an array or an address")
+        return <char *><uintptr_t>value.__index__()
+    if written:
+        output_array(value, op, name)
+    fill_tensor(&actual, value)
+    if actual.dtype != described.dtype and not (value.dtype.kind in "uiV" and described.dtype >= DTYPE_F16):
+        raise status.BadTensorDtype(f"{op}: {name} has dtype {value.dtype}, its descriptor another one")
+    same = actual.ndim == described.ndim
+    for d in range(actual.ndim):
+        same = same and actual.shape[d] == described.shape[d]
+    if same and actual.dtype == described.dtype:
+        for d in range(actual.ndim):
+            if actual.shape[d] > 1 and actual.strides[d] != described.strides[d]:
+                raise status.BadTensorStrides(f"{op}: {name} has strides of {value.strides} bytes, "
+                                              f"its descriptor others")
+    tensor_extent(described.ndim, described.shape, described.strides, itemsize_of(described.dtype), &low, &high)
+    tensor_extent(actual.ndim, actual.shape, actual.strides, value.itemsize, &array_low, &array_high)
+    if low < array_low or high > array_high:
+        raise status.BadTensorShape(f"{op}: {name} has shape {value.shape}, its descriptor reaches beyond its memory")
+    return actual.data
+
+
+cdef class ElementwisePlanObject:
+    """A plan for (grad_input, input, grad_output); run any number of times, from any thread."""
+    cdef ElementwisePlan plan
+    cdef Tensor tensors[OPERANDS]
+    cdef str op
+
+    def __init__(self, str op, int formula, tuple values, bint promotes, grad_input, input, grad_output,
+                 dict details):
+        cdef ElementwiseSpec spec
+        cdef Failure failure
+        cdef int k
+        self.op = op
+        fill_spec(&spec, formula, values, promotes, False)
+        named = dict(zip(ELEMENTWISE_PLAN_NAMES, (grad_input, input, grad_output)))
+        for k, name in enumerate(ELEMENTWISE_PLAN_NAMES):
+            self.tensors[k] = required(named[name], op, name).tensor
+        if plan_elementwise(&spec, &self.tensors[OUT], &self.tensors[INPUT], &self.tensors[GRAD_OUTPUT],
+                            &self.plan, &failure):
+            raise error_of(&failure, op, ELEMENTWISE_PLAN_NAMES, named, details)
+
+    @property
+    def workspace_size(self):
+        return 0
+
+    def calculate(self, workspace, grad_input, input, grad_output):
+        cdef Failure failure
+        cdef char *data[OPERANDS]
+        cdef int k, threads = resolve_threads(None, self.op)
+        for k, value in enumerate((grad_input, input, grad_output)):
+            data[k] = address_of(value, &self.tensors[k], k == OUT, self.op, ELEMENTWISE_PLAN_NAMES[k])
+        if check_addresses(&self.plan, data, &failure):
+            raise error_of(&failure, self.op, ELEMENTWISE_PLAN_NAMES, {})
+        with nogil:
+            run_elementwise(&self.plan, data, threads)
+
+
+cdef tuple ELEMENTWISE_PLAN_NAMES = ("grad_input", "input", "grad_output")
+
+
+cdef class ConvPlanObject:
+    """A plan for one convolution backward; gradients whose address is None or 0 are skipped."""
+    cdef ConvPlan plan
+    cdef Tensor tensors[CONV_TENSORS]
+    cdef bint has_bias
+
+    def __init__(self, grad_output, input, weight, bias, tuple stride, tuple padding, tuple dilation, groups):
+        cdef ConvSpec spec
+        cdef Failure failure
+        cdef Tensor *pointers[CONV_TENSORS]
+        cdef int i
+        named = dict(zip(CONV_NAMES, (grad_output, input, weight, bias)))
+        fill_conv_spec(&spec, stride, padding, dilation, groups, False)
+        self.has_bias = bias is not None
+        for i in range(CONV_TENSORS):
+            pointers[i] = NULL
+        for i in range(3 + self.has_bias):
+            self.tensors[i] = required(named[CONV_NAMES[i]], "conv_backward", CONV_NAMES[i]).tensor
+            pointers[i] = &self.tensors[i]
+        # The gradients have the forward shapes, contiguous.
+        for i, like in ((CONV_GRAD_INPUT, CONV_INPUT), (CONV_GRAD_WEIGHT, CONV_WEIGHT), (CONV_GRAD_BIAS, CONV_WEIGHT)):
+            self.tensors[i] = self.tensors[<int>like]
+            if i == CONV_GRAD_BIAS:
+                self.tensors[i].ndim = min(1, self.tensors[i].ndim)
+            contiguous_strides(&self.tensors[i])
+            pointers[i] = &self.tensors[i]
+        if plan_conv(&spec, pointers, resolve_threads(None, "conv_backward"), &self.plan, &failure):
+            raise error_of(&failure, "conv_backward", CONV_NAMES, named)
+
+    @property
+    def workspace_size(self):
+        return self.plan.workspace_bytes
+
+    def calculate(self, workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight):
+        cdef str op = "conv_backward"
+        cdef Failure failure
+        cdef ConvPlan plan = self.plan  # several threads may run the one plan on their own data
+        cdef Tensor bound[CONV_TENSORS]
+        cdef Tensor *pointers[CONV_TENSORS]
+        cdef char *scratch
+        cdef int i, threads = resolve_threads(None, op)
+        from infiniop_cy import status
+        values = (grad_output, input, weight, None, grad_input, grad_weight, grad_bias)
+        if grad_bias is not None and not self.has_bias:
+            raise status.BadParam(f"{op}: grad_bias is given, but the descriptor was created without a bias")
+        for i in range(CONV_TENSORS):
+            bound[i] = self.tensors[i]
+            bound[i].data = address_of(values[i], &self.tensors[i], i >= CONV_GRAD_INPUT, op, CONV_NAMES[i])
+            pointers[i] = &bound[i] if bound[i].data != NULL else NULL
+            plan.view[i].data = bound[i].data
+            if i < CONV_BIAS and bound[i].data == NULL and any_elements(&bound[i]):
+                fail(&failure, Rule.NULL_DATA, i)
+                raise error_of(&failure, op, CONV_NAMES, {})
+        if check_conv_addresses(pointers, &failure):
+            raise error_of(&failure, op, CONV_NAMES, {})
+        size = workspace_bytes(workspace, op)
+        if size is not None and size < self.plan.workspace_bytes:
+            fail(&failure, Rule.WORKSPACE_TOO_SMALL, 0, -1, -1, size, self.plan.workspace_bytes)
+            raise error_of(&failure, op, ("workspace",), {})
+        scratch = <char *>cnp.PyArray_DATA(workspace) if isinstance(workspace, cnp.ndarray) \
+            else <char *><uintptr_t>workspace.__index__()
+        with nogil:
+            run_conv(&plan, scratch, threads)
+
+
+cdef bint any_elements(const Tensor *t):
+    cdef int d
+    for d in range(t.ndim):
+        if t.shape[d] == 0:
+            return False
+    return True
+
+
+cdef object workspace_bytes(object workspace, str op):
+    """Size of a workspace: 0 for None and address 0, None (unknown) for any other address."""
+    from infiniop_cy import status
+    if workspace is None:
+        return 0
+    if isinstance(workspace, cnp.ndarray):
+        output_array(workspace, op, "workspace")
+        if not cnp.PyArray_ISCONTIGUOUS(workspace):
+            raise status.BadParam(f"{op}: workspace is not contiguous")
+        return workspace.nbytes
+    if not hasattr(workspace, "__index__"):
+        raise TypeError(f"{op}: workspace is a {type(workspace).__name__}, expected an array or an address")
+    return None if workspace.__index__() else 0
+
+
+def empty_workspace_array(size):
+    """`size` bytes, uninitialised, starting on a cache line."""
+    import numpy
+    buffer = numpy.empty(size + CONV_ALIGN, numpy.uint8)
+    start = -<uintptr_t>cnp.PyArray_DATA(buffer) % CONV_ALIGN
+    return buffer[start:start + size]

@@ -1,0 +1,259 @@
+# All elementwise operators: check the tensors, plan once, run in chunks.
+#
+# A plan drops axes of length 1, orders the rest by the output's strides and merges what is contiguous in
+# every operand. A run cuts the elements into chunks that depend on the plan alone, so any number of threads
+# gives the same bits. Inside a chunk, an operand that lies contiguously is used where it is; any other is
+# gathered, by blocks that stay in L1, and goes through the same kernel.
+cdef enum:
+    OUT = 0
+    INPUT = 1
+    GRAD_OUTPUT = 2
+    OPERANDS = 3
+
+    BLOCK = 1024         # elements per buffer: three of doubles are 24 kB, half of L1
+    LONG_ROW = 256       # rows from here on are used in place where contiguous
+    CHUNK = 16384        # elements per task
+    PARALLEL_FROM = 32768  # elements; below, waking a second thread costs more than it saves
+
+
+ctypedef struct ElementwiseSpec:
+    int formula
+    bint promotes    # inputs of two dtypes promote, the output may have any dtype (leaky_relu_backward)
+    bint accumulate
+    FormulaParameters parameters
+
+
+ctypedef struct ElementwisePlan:
+    int dtype        # of the blocks that the kernel sees
+    int ndim         # >= 1
+    int64_t size
+    int64_t shape[MAX_NDIM]
+    int64_t strides[OPERANDS][MAX_NDIM]  # bytes
+    int64_t offset[OPERANDS]             # from an operand's data to its first element in the plan's order
+    int64_t itemsize[OPERANDS]
+    int dtypes[OPERANDS]
+    ElementwiseKernel kernel
+    ConvertKernel fetch[OPERANDS]        # operand to block
+    ConvertKernel deliver                # block to output
+    bint accumulate
+    FormulaParameters parameters
+
+
+cdef int check_input_dtypes(const ElementwiseSpec *spec, int grad_output, int input,
+                            int *result, Failure *failure) noexcept nogil:
+    """The dtype of the result, from those of the inputs."""
+    if not is_floating(grad_output):
+        return fail(failure, Rule.DTYPE_UNSUPPORTED, GRAD_OUTPUT)
+    if not is_floating(input):
+        return fail(failure, Rule.DTYPE_UNSUPPORTED, INPUT)
+    if grad_output != input and not spec.promotes:
+        return fail(failure, Rule.DTYPE_MISMATCH, INPUT, GRAD_OUTPUT)
+    result[0] = promoted_dtype(grad_output, input)
+    return Rule.PASSED
+
+
+cdef int check_elementwise(const ElementwiseSpec *spec, const Tensor *out, const Tensor *input,
+                           const Tensor *grad_output, ElementwisePlan *plan, Failure *failure) noexcept nogil:
+    """Every rule that does not depend on addresses. Sets the plan's size and dtypes."""
+    cdef const Tensor *operand[OPERANDS]
+    cdef int k, d, result
+    cdef int64_t size
+    operand[OUT], operand[INPUT], operand[GRAD_OUTPUT] = out, input, grad_output
+    if not kernels.formula_accepts[spec.formula](&spec.parameters):
+        return fail(failure, Rule.PARAMETERS_CONTRADICT)
+    if check_input_dtypes(spec, grad_output.dtype, input.dtype, &result, failure):
+        return failure.rule
+    if out.dtype != result:
+        if not spec.promotes:
+            return fail(failure, Rule.DTYPE_MISMATCH, OUT, GRAD_OUTPUT)
+        if kernels.convert[result][out.dtype] == NULL:
+            return fail(failure, Rule.DTYPE_UNSUPPORTED, OUT)
+        if spec.accumulate:
+            if not is_floating(out.dtype):
+                return fail(failure, Rule.ACCUMULATE_DTYPE, OUT)
+            result = promoted_dtype(result, out.dtype)  # what out holds must not be rounded before adding
+    for k in range(OPERANDS):
+        if operand[k].ndim != out.ndim:
+            return fail(failure, Rule.SHAPE_MISMATCH, k, OUT)
+        for d in range(out.ndim):
+            if operand[k].shape[d] != out.shape[d]:
+                return fail(failure, Rule.SHAPE_MISMATCH, k, OUT)
+        if tensor_size(operand[k], k, &size, failure):
+            return failure.rule
+        plan.dtypes[k] = operand[k].dtype
+        plan.itemsize[k] = itemsize_of(operand[k].dtype)
+    plan.size = size
+    plan.dtype = result
+    return check_output(out, OUT, failure)
+
+
+cdef int plan_elementwise(const ElementwiseSpec *spec, const Tensor *out, const Tensor *input,
+                          const Tensor *grad_output, ElementwisePlan *plan, Failure *failure) noexcept nogil:
+    cdef const Tensor *operand[OPERANDS]
+    cdef int order[MAX_NDIM]
+    cdef int64_t sign
+    cdef int64_t width[MAX_NDIM]
+    cdef int n = 0, d, i, k, last
+    cdef bint mergeable
+    if check_elementwise(spec, out, input, grad_output, plan, failure):
+        return failure.rule
+    operand[OUT], operand[INPUT], operand[GRAD_OUTPUT] = out, input, grad_output
+    plan.accumulate = spec.accumulate
+    plan.parameters = spec.parameters
+    plan.kernel = kernels.elementwise[spec.formula][plan.dtype][spec.accumulate]
+    plan.deliver = kernels.convert[plan.dtype][out.dtype]
+    for k in range(OPERANDS):
+        plan.fetch[k] = kernels.convert[plan.dtypes[k]][plan.dtype]
+        plan.offset[k] = 0
+
+    for d in range(out.ndim):  # insertion sort: outermost, the largest output stride, first
+        if out.shape[d] == 1:
+            continue
+        i = n
+        while i > 0 and width[i - 1] < magnitude(out.strides[d]):
+            width[i] = width[i - 1]
+            order[i] = order[i - 1]
+            i -= 1
+        width[i] = magnitude(out.strides[d])
+        order[i] = d
+        n += 1
+
+    last = -1  # the plan's innermost axis so far
+    for i in range(n):
+        d = order[i]
+        sign = 1
+        if out.strides[d] < 0:  # walk the output upwards; elements are independent of the order
+            sign = -1
+            if plan.size:
+                for k in range(OPERANDS):
+                    plan.offset[k] += operand[k].strides[d] * (out.shape[d] - 1)
+        mergeable = last >= 0
+        for k in range(OPERANDS):
+            mergeable = mergeable and plan.strides[k][last] == sign * operand[k].strides[d] * out.shape[d]
+        if mergeable:
+            plan.shape[last] *= out.shape[d]
+        else:
+            last += 1
+            plan.shape[last] = out.shape[d]
+        for k in range(OPERANDS):
+            plan.strides[k][last] = sign * operand[k].strides[d]
+    if last < 0:
+        last = 0
+        plan.shape[0] = 1
+        for k in range(OPERANDS):
+            plan.strides[k][0] = plan.itemsize[k]
+    plan.ndim = last + 1
+    return Rule.PASSED
+
+
+cdef int check_addresses(const ElementwisePlan *plan, char **data, Failure *failure) noexcept nogil:
+    """An output may be exactly an input or apart from it, nothing between."""
+    cdef int k, d
+    cdef bint same
+    if plan.size == 0:
+        return Rule.PASSED
+    for k in range(OPERANDS):
+        if data[k] == NULL:
+            return fail(failure, Rule.NULL_DATA, k)
+    for k in range(1, OPERANDS):
+        same = data[k] == data[OUT] and plan.dtypes[k] == plan.dtypes[OUT]
+        for d in range(plan.ndim):
+            same = same and plan.strides[k][d] == plan.strides[OUT][d]
+        if not same and views_overlap(
+                data[OUT] + plan.offset[OUT], plan.ndim, plan.shape, plan.strides[OUT], plan.itemsize[OUT],
+                data[k] + plan.offset[k], plan.ndim, plan.shape, plan.strides[k], plan.itemsize[k]):
+            return fail(failure, Rule.PARTIAL_OVERLAP, k, OUT)
+    return Rule.PASSED
+
+
+cdef void walk_rows(const ElementwisePlan *plan, int k, const int64_t *start, char *at, char *block, int64_t n,
+                    bint fetching) noexcept nogil:
+    """Convert n elements of operand k, from index `start` at address `at`, to or from a contiguous block."""
+    cdef int64_t run
+    cdef int64_t index[MAX_NDIM]
+    cdef int64_t item = itemsize_of(plan.dtype)
+    cdef int last = plan.ndim - 1, d
+    memcpy(index, start, plan.ndim * sizeof(int64_t))
+    while True:
+        run = min(n, plan.shape[last] - index[last])
+        if fetching:
+            plan.fetch[k](at, plan.strides[k][last], block, item, run)
+        else:
+            plan.deliver(block, item, at, plan.strides[k][last], run)
+        n -= run
+        if n == 0:
+            return
+        block += run * item
+        at -= index[last] * plan.strides[k][last]
+        index[last] = 0
+        d = last - 1
+        index[d] += 1
+        at += plan.strides[k][d]
+        while index[d] == plan.shape[d]:
+            at -= plan.shape[d] * plan.strides[k][d]
+            index[d] = 0
+            d -= 1
+            index[d] += 1
+            at += plan.strides[k][d]
+
+
+cdef void run_chunk(const ElementwisePlan *plan, char **data, int64_t start, int64_t count) noexcept nogil:
+    cdef double buffer[OPERANDS][BLOCK]  # doubles: aligned, and large enough for any dtype
+    cdef char *at[OPERANDS]
+    cdef char *block[OPERANDS]
+    cdef int64_t rest = start, n, carry
+    cdef int64_t index[MAX_NDIM]
+    cdef int last = plan.ndim - 1, k, d
+    cdef bint in_row
+    cdef bint direct[OPERANDS]
+    cdef uint32_t float_state = enter_float_state()
+    for k in range(OPERANDS):
+        at[k] = data[k] + plan.offset[k]
+        direct[k] = plan.dtypes[k] == plan.dtype and plan.strides[k][last] == plan.itemsize[k]
+    for d in range(last, -1, -1):
+        index[d] = rest % plan.shape[d]
+        rest //= plan.shape[d]
+        for k in range(OPERANDS):
+            at[k] += index[d] * plan.strides[k][d]
+    while count:
+        n = min(count, <int64_t>BLOCK)
+        if direct[OUT] and direct[INPUT] and direct[GRAD_OUTPUT] and plan.shape[last] >= LONG_ROW:
+            n = min(count, plan.shape[last] - index[last])
+        elif plan.shape[last] >= LONG_ROW:
+            n = min(n, plan.shape[last] - index[last])
+        in_row = n <= plan.shape[last] - index[last]
+        for k in range(OPERANDS):
+            if direct[k] and in_row:
+                block[k] = at[k]
+            else:
+                block[k] = <char *>buffer[k]
+                if k != OUT or plan.accumulate:
+                    walk_rows(plan, k, index, at[k], block[k], n, True)
+        plan.kernel(block[GRAD_OUTPUT], block[INPUT], block[OUT], n, &plan.parameters)
+        if block[OUT] == <char *>buffer[OUT]:
+            walk_rows(plan, OUT, index, at[OUT], block[OUT], n, False)
+        count -= n
+        carry = n
+        d = last
+        while carry and d >= 0:
+            rest = index[d] + carry
+            carry = rest // plan.shape[d]
+            rest -= carry * plan.shape[d]
+            for k in range(OPERANDS):
+                at[k] += (rest - index[d]) * plan.strides[k][d]
+            index[d] = rest
+            d -= 1
+    leave_float_state(float_state)
+
+
+cdef void run_elementwise(const ElementwisePlan *plan, char **data, int threads) noexcept nogil:
+    """Compute; addresses already checked."""
+    cdef int64_t chunks = (plan.size + CHUNK - 1) // CHUNK, i
+    cdef int team = <int>min(<int64_t>threads, chunks)
+    if plan.size == 0:
+        return
+    if plan.size < PARALLEL_FROM or team == 1:
+        run_chunk(plan, data, 0, plan.size)
+        return
+    for i in prange(chunks, schedule="static", num_threads=team):
+        run_chunk(plan, data, i * CHUNK, min(<int64_t>CHUNK, plan.size - i * CHUNK))

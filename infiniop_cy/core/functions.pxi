@@ -1,0 +1,257 @@
+# The calls behind iop.relu_backward(g, x) and iop.conv_backward(...) for NumPy arrays.
+from cpython.mem cimport PyMem_RawMalloc, PyMem_RawFree
+
+cdef tuple ELEMENTWISE_NAMES = ("out", "input", "grad_output")
+cdef tuple CONV_NAMES = ("grad_output", "input", "weight", "bias", "grad_input", "grad_weight", "grad_bias",
+                         "stride", "padding", "dilation", "groups")
+
+cdef enum:
+    QUICK_UNLOCKED = 4096  # elements; fewer take less time than giving the GIL away and back
+
+
+cdef int fill_spec(ElementwiseSpec *spec, int formula, tuple values, bint promotes, bint accumulate) except -1:
+    cdef int i
+    spec.formula = formula
+    spec.promotes = promotes
+    spec.accumulate = accumulate
+    memset(&spec.parameters, 0, sizeof(FormulaParameters))
+    for i in range(len(values)):
+        spec.parameters.value[i] = values[i]
+    return 0
+
+
+cdef class ElementwiseCall:
+    """A callable of one elementwise operator, with its default parameters compiled in.
+
+    Two plain contiguous arrays of one shape and dtype, few enough to need no threads, go straight to the
+    kernel. Everything else goes to `general`, which the Python subclass provides.
+    """
+    cdef ElementwiseSpec _spec
+
+    def __init__(self, int formula, tuple values, bint promotes):
+        fill_spec(&self._spec, formula, values, promotes, False)
+
+    def __call__(self, *args, **kwargs):
+        cdef object out = None
+        cdef Py_ssize_t keywords = len(kwargs)
+        if len(args) == 2:
+            if keywords == 1:
+                out = kwargs.get("out")
+            if keywords == 0 or (keywords == 1 and out is not None):
+                result = quick_elementwise(&self._spec, args[0], args[1], out)
+                if result is not None:
+                    return result
+        return self.general(*args, **kwargs)
+
+
+cdef object quick_elementwise(const ElementwiseSpec *spec, object grad_output, object input, object out):
+    """The result, or None where the call is not of the plainest kind."""
+    cdef cnp.ndarray g, x, o
+    cdef int num, code, ndim
+    cdef Py_ssize_t n
+    cdef ElementwiseKernel kernel
+    cdef uint32_t float_state
+    cdef int64_t distance
+    if not (cnp.PyArray_CheckExact(grad_output) and cnp.PyArray_CheckExact(input)):
+        return None
+    g = grad_output
+    x = input
+    if not (cnp.PyArray_ISCARRAY_RO(g) and cnp.PyArray_ISCARRAY_RO(x)):
+        return None
+    num = cnp.PyArray_TYPE(g)
+    ndim = cnp.PyArray_NDIM(g)
+    n = cnp.PyArray_SIZE(g)
+    if num == cnp.NPY_FLOAT32:
+        code = DTYPE_F32
+    elif num == cnp.NPY_FLOAT64:
+        code = DTYPE_F64
+    elif num == cnp.NPY_FLOAT16:
+        code = DTYPE_F16
+    elif num == bfloat16_num:
+        code = DTYPE_BF16
+    else:
+        return None
+    if n >= PARALLEL_FROM or cnp.PyArray_TYPE(x) != num or not cnp.PyArray_SAMESHAPE(g, x):
+        return None
+    if out is None:
+        o = PyArray_NewLikeArray(g, cnp.NPY_CORDER, NULL, False)
+    else:
+        if not cnp.PyArray_CheckExact(out):
+            return None
+        o = out
+        if not cnp.PyArray_ISCARRAY(o) or cnp.PyArray_TYPE(o) != num or not cnp.PyArray_SAMESHAPE(g, o):
+            return None
+        for array in (g, x):  # the same memory or apart, else the general way
+            distance = <char *>cnp.PyArray_DATA(array) - <char *>cnp.PyArray_DATA(o)
+            if distance != 0 and -cnp.PyArray_NBYTES(o) < distance < cnp.PyArray_NBYTES(o):
+                return None
+    if n == 0:
+        return o
+    kernel = kernels.elementwise[spec.formula][code][0]
+    float_state = enter_float_state()
+    if n < QUICK_UNLOCKED:
+        kernel(cnp.PyArray_DATA(g), cnp.PyArray_DATA(x), cnp.PyArray_DATA(o), n, &spec.parameters)
+    else:
+        with nogil:
+            kernel(cnp.PyArray_DATA(g), cnp.PyArray_DATA(x), cnp.PyArray_DATA(o), n, &spec.parameters)
+    leave_float_state(float_state)
+    return o
+
+
+cdef cnp.ndarray new_result(const Tensor *like, cnp.ndarray first, cnp.ndarray second, int dtype):
+    """An array of like's shape: in the memory order of the operand that has that shape, else in C order."""
+    cdef cnp.ndarray model = None
+    cdef object np_dtype
+    import numpy
+    for array in (second, first):
+        if same_shape(like, array):
+            model = array
+    if dtype == dtype_code(first.dtype):
+        np_dtype = first.dtype
+    elif dtype == dtype_code(second.dtype):
+        np_dtype = second.dtype
+    else:
+        np_dtype = numpy.dtype(numpy.float32)  # the one promotion to a dtype that neither input has
+    np_dtype = np_dtype.newbyteorder("=")
+    if model is not None:
+        return numpy.empty_like(model, dtype=np_dtype)
+    return numpy.empty(tuple([like.shape[d] for d in range(like.ndim)]), np_dtype)
+
+
+def elementwise(str op, int formula, tuple values, bint promotes, grad_output, input, out, bint accumulate,
+                num_threads, dict details):
+    """One elementwise gradient on NumPy arrays, every layout. Returns out, or a new array."""
+    cdef ElementwiseSpec spec
+    cdef ElementwisePlan plan
+    cdef Failure failure
+    cdef Tensor tensors[OPERANDS]
+    cdef char *data[OPERANDS]
+    cdef list arrays = [None, None, None]
+    cdef int k, d, result, threads = resolve_threads(num_threads, op)
+    from infiniop_cy import status
+    fill_spec(&spec, formula, values, promotes, accumulate)
+    named = {"grad_output": input_array(grad_output, op, "grad_output"),
+             "input": input_array(input, op, "input")}
+    arrays[GRAD_OUTPUT] = named["grad_output"]
+    arrays[INPUT] = named["input"]
+    if out is not None:
+        named["out"] = output_array(out, op, "out")
+    elif accumulate:
+        raise status.BadParam(f"{op}: accumulate=True without out, expected an array to add to")
+    for k in (INPUT, GRAD_OUTPUT):
+        fill_tensor(&tensors[k], arrays[k])
+    if check_input_dtypes(&spec, tensors[GRAD_OUTPUT].dtype, tensors[INPUT].dtype, &result, &failure):
+        raise error_of(&failure, op, ELEMENTWISE_NAMES, named, details)
+    if not broadcast(&tensors[INPUT], &tensors[GRAD_OUTPUT]):
+        fail(&failure, Rule.SHAPE_MISMATCH, INPUT, GRAD_OUTPUT)
+        raise error_of(&failure, op, ELEMENTWISE_NAMES, named, details)
+    for k in (INPUT, GRAD_OUTPUT):
+        if tensor_size(&tensors[k], k, &plan.size, &failure):
+            raise error_of(&failure, op, ELEMENTWISE_NAMES, named, details)
+    if not kernels.formula_accepts[formula](&spec.parameters):
+        fail(&failure, Rule.PARAMETERS_CONTRADICT)
+        raise error_of(&failure, op, ELEMENTWISE_NAMES, named, details)
+    if out is None:
+        out = new_result(&tensors[INPUT], arrays[GRAD_OUTPUT], arrays[INPUT], result)
+        named["out"] = out
+    arrays[OUT] = out
+    fill_tensor(&tensors[OUT], arrays[OUT])
+    if not same_shape(&tensors[INPUT], arrays[OUT]):
+        shape = tuple([tensors[INPUT].shape[d] for d in range(tensors[INPUT].ndim)])
+        raise status.BadTensorShape(f"{op}: out has shape {out.shape}, expected {shape}, "
+                                    "the broadcast shape of grad_output and input")
+    if plan_elementwise(&spec, &tensors[OUT], &tensors[INPUT], &tensors[GRAD_OUTPUT], &plan, &failure):
+        raise error_of(&failure, op, ELEMENTWISE_NAMES, named, details)
+    for k in range(OPERANDS):
+        data[k] = tensors[k].data
+    while check_addresses(&plan, data, &failure):
+        # NumPy's rule: as if nothing overlapped. Each turn replaces one input by a copy.
+        k = failure.arg
+        arrays[k] = arrays[k].copy(order="K")
+        shape = tuple([tensors[OUT].shape[d] for d in range(tensors[OUT].ndim)])
+        import numpy
+        fill_tensor(&tensors[k], numpy.broadcast_to(arrays[k], shape))
+        tensors[k].data = <char *>cnp.PyArray_DATA(arrays[k])
+        if plan_elementwise(&spec, &tensors[OUT], &tensors[INPUT], &tensors[GRAD_OUTPUT], &plan, &failure):
+            raise error_of(&failure, op, ELEMENTWISE_NAMES, named, details)
+        data[k] = tensors[k].data
+    with nogil:
+        run_elementwise(&plan, data, threads)
+    return out
+
+
+cdef int fill_conv_spec(ConvSpec *spec, tuple stride, tuple padding, tuple dilation, groups, bint accumulate) except -1:
+    """stride, dilation: one integer per spatial axis; padding: one (before, after) pair."""
+    cdef int d
+    memset(spec, 0, sizeof(ConvSpec))
+    for d in range(min(3, len(stride))):
+        spec.stride[d] = stride[d]
+        spec.before[d], spec.after[d] = padding[d]
+        spec.dilation[d] = dilation[d]
+    spec.groups = groups
+    spec.accumulate = accumulate
+    return 0
+
+
+def conv_backward(grad_output, input, weight, tuple stride, tuple padding, tuple dilation, groups, tuple output_mask,
+                  tuple out, bint accumulate, num_threads):
+    """The three gradients of a convolution on NumPy arrays; None where masked out."""
+    cdef str op = "conv_backward"
+    cdef ConvSpec spec
+    cdef ConvPlan plan
+    cdef Failure failure
+    cdef Tensor storage[CONV_TENSORS]
+    cdef Tensor *tensors[CONV_TENSORS]
+    cdef int i, d, arg, threads = resolve_threads(num_threads, op)
+    cdef char *workspace
+    cdef cnp.ndarray array
+    import numpy
+    from infiniop_cy import status
+    named = {}
+    fill_conv_spec(&spec, stride, padding, dilation, groups, accumulate)
+    for i in range(CONV_TENSORS):
+        tensors[i] = NULL
+    for i, value in enumerate((grad_output, input, weight)):
+        named[CONV_NAMES[i]] = input_array(value, op, CONV_NAMES[i])
+    results = [None, None, None]
+    for i in range(3):
+        if output_mask[i] and out[i] is not None:
+            results[i] = output_array(out[i], op, CONV_NAMES[CONV_GRAD_INPUT + i])
+            named[CONV_NAMES[CONV_GRAD_INPUT + i]] = results[i]
+        elif output_mask[i] and accumulate:
+            raise status.BadParam(f"{op}: accumulate=True without out[{i}], expected an array to add to")
+        elif out[i] is not None:
+            raise status.BadParam(f"{op}: out[{i}] is given, but output_mask leaves {CONV_NAMES[CONV_GRAD_INPUT + i]} out")
+    for i in range(3):
+        fill_tensor(&storage[i], named[CONV_NAMES[i]])
+        tensors[i] = &storage[i]
+    for i in range(3):
+        if results[i] is not None:
+            fill_tensor(&storage[CONV_GRAD_INPUT + i], results[i])
+            tensors[CONV_GRAD_INPUT + i] = &storage[CONV_GRAD_INPUT + i]
+    if check_conv(&spec, tensors, &failure):
+        raise error_of(&failure, op, CONV_NAMES, named)
+    shapes = (named["input"].shape, named["weight"].shape, (named["weight"].shape[0],))
+    for i in range(3):
+        if output_mask[i] and results[i] is None:
+            results[i] = numpy.empty(shapes[i], named["input"].dtype)
+            fill_tensor(&storage[CONV_GRAD_INPUT + i], results[i])
+            tensors[CONV_GRAD_INPUT + i] = &storage[CONV_GRAD_INPUT + i]
+    while check_conv_addresses(tensors, &failure):
+        if failure.rule == Rule.OUTPUTS_OVERLAP:
+            raise error_of(&failure, op, CONV_NAMES, named)
+        name = CONV_NAMES[failure.against]
+        named[name] = named[name].copy(order="K")
+        fill_tensor(&storage[failure.against], named[name])
+    if plan_conv(&spec, tensors, threads, &plan, &failure):
+        raise error_of(&failure, op, CONV_NAMES, named)
+    for i in range(CONV_TENSORS):
+        if tensors[i] != NULL:
+            plan.view[i].data = tensors[i].data
+    workspace = <char *>PyMem_RawMalloc(plan.workspace_bytes)
+    if workspace == NULL:
+        raise MemoryError(f"{op}: workspace of {plan.workspace_bytes} bytes")
+    with nogil:
+        run_conv(&plan, workspace, threads)
+    PyMem_RawFree(workspace)
+    return tuple(results)

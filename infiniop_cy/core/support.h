@@ -1,0 +1,70 @@
+// What the core needs of the platform: checked arithmetic, OpenMP or its absence, fork, floating-point state.
+#pragma once
+#include <stdint.h>
+#include <stdlib.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#else
+static inline int omp_get_max_threads(void) { return 1; }
+static inline int omp_get_thread_num(void) { return 0; }
+#endif
+
+#if defined(__x86_64__) || defined(_M_X64)
+#include <xmmintrin.h>
+#endif
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#endif
+
+// 1 where the result does not fit.
+static inline int mul_overflows(int64_t a, int64_t b, int64_t *result) { return __builtin_mul_overflow(a, b, result); }
+static inline int add_overflows(int64_t a, int64_t b, int64_t *result) { return __builtin_add_overflow(a, b, result); }
+
+static inline const char *compiler_name(void) {
+#if defined(__clang__)
+    return "clang " __clang_version__;
+#elif defined(__GNUC__)
+    return "gcc " __VERSION__;
+#else
+    return "unknown";
+#endif
+}
+
+// OpenMP's yyyymm, 0 without it.
+static inline int openmp_version(void) {
+#ifdef _OPENMP
+    return _OPENMP;
+#else
+    return 0;
+#endif
+}
+
+// A forked child inherits OpenMP's bookkeeping but none of its threads; a parallel region there can hang.
+static int in_forked_child = 0;
+static void mark_forked_child(void) { in_forked_child = 1; }
+static inline void install_fork_guard(void) {
+#if defined(__unix__) || defined(__APPLE__)
+    pthread_atfork(NULL, NULL, mark_forked_child);
+#endif
+}
+
+// Kernels run in the default rounding mode with subnormals on, whatever another library has set on this
+// thread, and leave the mode and the exception flags as they were.
+static inline uint32_t enter_float_state(void) {
+#if defined(__x86_64__) || defined(_M_X64)
+    uint32_t saved = _mm_getcsr();
+    _mm_setcsr(0x1f80);
+    return saved;
+#else
+    return 0;
+#endif
+}
+static inline void leave_float_state(uint32_t saved) {
+#if defined(__x86_64__) || defined(_M_X64)
+    _mm_setcsr(saved);
+#else
+    (void)saved;
+#endif
+}

@@ -1,0 +1,96 @@
+# How many threads a call may use: its own num_threads over `with threads(n)` over
+# INFINIOP_CY_NUM_THREADS over OpenMP's setting; one in a forked child. OpenMP's setting is never changed.
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
+from cpython.contextvars cimport PyContextVar_New, PyContextVar_Get
+
+cdef enum:
+    MAX_THREADS = 256  # more would only risk that the system refuses them, which ends the process
+
+cdef object threads_variable = PyContextVar_New("infiniop_cy.threads", NULL)
+
+
+cdef int environment_threads() noexcept nogil:
+    """INFINIOP_CY_NUM_THREADS, 0 where unset or not a positive integer."""
+    cdef const char *text = getenv("INFINIOP_CY_NUM_THREADS")
+    cdef char *end
+    cdef long value
+    if text == NULL or text[0] == 0:
+        return 0
+    value = strtol(text, &end, 10)
+    if end[0] != 0 or value < 1:
+        return 0
+    return <int>min(value, <long>MAX_THREADS)
+
+
+cdef int default_threads() noexcept nogil:
+    """The number of threads where no Python setting applies."""
+    cdef int n
+    if in_forked_child or openmp_version() == 0:
+        return 1
+    n = environment_threads()
+    if n == 0:
+        n = omp_get_max_threads()
+    return max(1, min(n, <int>MAX_THREADS))
+
+
+cdef int positive_int(object value, str op) except -1:
+    from infiniop_cy.status import BadParam
+    try:
+        n = value.__index__()
+    except (AttributeError, TypeError):
+        n = 0
+    if isinstance(value, bool) or n < 1:
+        raise BadParam(f"{op}: num_threads is {value!r}, expected a positive integer")
+    return <int>min(n, MAX_THREADS)
+
+
+cdef int resolve_threads(object num_threads, str op) except -1:
+    cdef PyObject *scoped = NULL
+    cdef int n
+    if num_threads is not None:
+        n = positive_int(num_threads, op)
+    else:
+        PyContextVar_Get(threads_variable, NULL, &scoped)
+        if scoped != NULL:
+            n = <object>scoped
+            Py_DECREF(<object>scoped)
+        else:
+            return default_threads()
+    return 1 if in_forked_child or openmp_version() == 0 else n
+
+
+def thread_settings():
+    """(threads a call would use now, why)."""
+    cdef int n = resolve_threads(None, "")
+    if openmp_version() == 0:
+        return n, "built without OpenMP"
+    if in_forked_child:
+        return n, "forked child: OpenMP's threads do not survive a fork"
+    if threads_variable.get(None) is not None:
+        return n, "threads() context"
+    text = getenv("INFINIOP_CY_NUM_THREADS")
+    if environment_threads():
+        return n, "INFINIOP_CY_NUM_THREADS"
+    if text != NULL and text[0] != 0:
+        return n, "OpenMP's setting (INFINIOP_CY_NUM_THREADS is not a positive integer and was ignored)"
+    return n, "OpenMP's setting"
+
+
+class threads:
+    """``with threads(n):`` limits every call inside, in this thread or task, to n threads.
+
+    n: a positive integer. Raises BadParam for anything else. Nesting and asyncio tasks work as with any
+    context variable. ``num_threads=`` of a call goes before it.
+    """
+
+    def __init__(self, n):
+        self._n = positive_int(n, "threads")
+        self._tokens = []
+
+    def __enter__(self):
+        self._tokens.append(threads_variable.set(self._n))
+        return self
+
+    def __exit__(self, *exc_info):
+        threads_variable.reset(self._tokens.pop())

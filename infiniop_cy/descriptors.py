@@ -1,0 +1,110 @@
+"""Operator descriptors: create, workspace_size, calculate, destroy. One class per row of operators.py, and conv."""
+from infiniop_cy.devices import Handle
+from infiniop_cy.functions import _int64, complete_parameters, formula_of
+from infiniop_cy.operators import ROWS
+from infiniop_cy.status import BadParam, NullPointer
+
+
+class OperatorDescriptor:
+    """A planned operator on one device; immutable, usable from several threads, reusable on any data."""
+
+    _plan = None
+    operator = ""
+
+    def _open(self, handle):
+        if handle is None:
+            raise NullPointer(f"{self.operator}: handle is None")
+        if not isinstance(handle, Handle):
+            raise TypeError(f"{self.operator}: handle is a {type(handle).__name__}, expected a Handle")
+        self.device, self.device_id = handle.device, handle.device_id
+        return handle.backend
+
+    @property
+    def plan(self):
+        if self._plan is None:
+            raise NullPointer(f"{self.operator}: descriptor used after destroy()")
+        return self._plan
+
+    @property
+    def workspace_size(self):
+        """Bytes of workspace that calculate needs."""
+        return self.plan.workspace_size
+
+    def destroy(self):
+        """Free the plan. Destroying twice is allowed; any other use raises NullPointer."""
+        self._plan = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.destroy()
+
+
+class ElementwiseDescriptor(OperatorDescriptor):
+    """create(handle, grad_input, input, grad_output): three TensorDescriptors of one shape; stride 0 broadcasts.
+
+    Raises BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer.
+    """
+
+    row = None
+
+    def __init__(self, handle, grad_input, input, grad_output, **parameters):
+        backend = self._open(handle)
+        self.parameters = complete_parameters(self.row, parameters)
+        formula, values, details = formula_of(self.row, self.parameters)
+        self._plan = backend.ElementwisePlan(self.operator, formula, values, self.row.promotes, grad_input, input,
+                                             grad_output, details)
+
+    def calculate(self, workspace, grad_input, input, grad_output, stream=None):
+        """Compute on arrays or addresses laid out as described. workspace may be None where its size is 0.
+
+        grad_input may be exactly input or grad_output; any other overlap raises BadParam. On the CPU the
+        result is there on return and `stream` is not used.
+        """
+        self.plan.calculate(workspace, grad_input, input, grad_output)
+
+
+class ConvBackwardDescriptor(OperatorDescriptor):
+    """create(handle, grad_output, input, weight, bias, pads, strides, dilations, groups).
+
+    grad_output, input, weight: TensorDescriptors as for conv_backward; bias: that of the (C_out,) bias, or None.
+    pads, strides, dilations: an integer, or one per spatial axis. The gradients are contiguous, shaped like
+    input, weight and bias. Raises BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer.
+    """
+
+    operator = "conv_backward"
+
+    def __init__(self, handle, grad_output, input, weight, bias, pads, strides, dilations, groups):
+        backend = self._open(handle)
+        axes = max(1, getattr(input, "ndim", 3) - 2)
+        lists = {}
+        for name, value in (("pads", pads), ("strides", strides), ("dilations", dilations)):
+            if value is None:
+                raise NullPointer(f"conv_backward: {name} is None")
+            values = (value,) * axes if hasattr(value, "__index__") else tuple(value)
+            if len(values) != axes or not all(hasattr(v, "__index__") for v in values):
+                raise BadParam(f"conv_backward: {name} is {value!r}, expected an integer or {axes} of them")
+            lists[name] = _int64(name, tuple(v.__index__() for v in values))
+        groups, = _int64("groups", (groups.__index__(),))
+        self._plan = backend.ConvPlan(grad_output, input, weight, bias, lists["strides"],
+                                      tuple((p, p) for p in lists["pads"]), lists["dilations"], groups)
+
+    def calculate(self, workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight, stream=None):
+        """Compute on arrays or addresses; a gradient that is None is left out.
+
+        workspace: at least workspace_size bytes, else InsufficientWorkspace. No output may overlap anything.
+        """
+        self.plan.calculate(workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight)
+
+
+def _class_of(row):
+    name = "".join(part.capitalize() for part in row.name.split("_")) + "Descriptor"
+    parameters = "".join(f", {p.name}={p.default!r}" for p in row.parameters)
+    return name, type(name, (ElementwiseDescriptor,), {
+        "row": row, "operator": row.name, "__module__": "infiniop_cy",
+        "__doc__": f"{name}(handle, grad_input, input, grad_output{parameters})\n\n    Descriptor of {row.name}: "
+                   f"{row.gradient}.\n    {ElementwiseDescriptor.__doc__}"})
+
+
+DESCRIPTORS = dict(map(_class_of, ROWS))

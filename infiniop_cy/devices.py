@@ -1,0 +1,108 @@
+"""Devices: what can be opened, and which backend serves a call. The only dispatch in the library."""
+from infiniop_cy.backends import cpu
+from infiniop_cy.status import BadParam, DeviceNotFound, DeviceNotInitialized, DeviceTypeNotSupported
+
+KINDS = ("cpu", "cuda")  # infiniDevice_t in this order
+
+
+def cuda_problem():
+    """Why no CUDA device can be used, in words; None where one can."""
+    try:
+        import pycuda.driver as driver
+    except ImportError as error:
+        return f"PyCUDA cannot be imported ({error})"
+    try:
+        driver.init()
+        count = driver.Device.count()
+    except (driver.Error, RuntimeError, OSError) as error:
+        return f"the CUDA driver does not start ({error})"
+    if count == 0:
+        return "the CUDA driver finds no device"
+    return "this version of infiniop_cy has no CUDA backend yet"
+
+
+def available_devices():
+    """Names of the devices that Handle opens, "cpu" first."""
+    return ["cpu"]
+
+
+def parse_device(device, operator):
+    """(kind, index) of "cpu", "cuda", "cuda:1", "auto"; raises where it cannot be opened."""
+    if not isinstance(device, str):
+        raise BadParam(f"{operator}: device is {device!r}, expected 'cpu', 'cuda', 'cuda:N' or 'auto'")
+    kind, _, index = device.partition(":")
+    if kind == "auto" and not index:
+        kind = "cpu" if cuda_problem() else "cuda"
+    if kind not in KINDS or (index and not index.isdecimal()):
+        raise DeviceTypeNotSupported(f"{operator}: unknown device {device!r}, expected 'cpu', 'cuda', 'cuda:N' or 'auto'")
+    number = int(index or 0)
+    if kind == "cuda":
+        problem = cuda_problem()
+        if problem:
+            raise DeviceTypeNotSupported(f"{operator}: device {device!r} cannot be used: {problem}")
+    elif number != 0:
+        raise DeviceNotFound(f"{operator}: device {device!r} does not exist, expected index 0 of 1")
+    return kind, number
+
+
+def _kind_of(value):
+    return "cuda" if hasattr(value, "__cuda_array_interface__") else "cpu"
+
+
+def backend_for(operator, device, **arrays):
+    """The backend that a call runs on: where its arrays lie, unless `device` names one."""
+    present = {name: _kind_of(value) for name, value in arrays.items() if value is not None}
+    if len(set(present.values())) > 1:
+        where = ", ".join(f"{name} on {kind}" for name, kind in present.items())
+        raise BadParam(f"{operator}: arrays on different devices: {where}")
+    kind = parse_device(device, operator)[0] if device is not None else next(iter(present.values()), "cpu")
+    if kind == "cpu" and "cuda" in present.values():
+        raise BadParam(f"{operator}: device is {device!r}, but the arrays are on a GPU")
+    if kind == "cuda":
+        parse_device("cuda", operator)
+    return cpu
+
+
+class Handle:
+    """An open device. Handle("cpu"), Handle("cuda", 0), Handle("auto"); also a context manager.
+
+    Raises DeviceTypeNotSupported for a kind that cannot be used (saying why), DeviceNotFound for an index
+    out of range.
+    """
+
+    def __init__(self, device="cpu", index=None):
+        if index is not None:
+            if not hasattr(index, "__index__") or isinstance(index, bool):
+                raise BadParam(f"Handle: index is {index!r}, expected an integer")
+            if index < 0:
+                raise DeviceNotFound(f"Handle: index is {index}, expected at least 0")
+            device = f"{device}:{index.__index__()}" if device != "auto" or index else device
+        self.device, self.device_id = parse_device(device, "Handle")
+        self._backend = cpu
+
+    @property
+    def backend(self):
+        """The module that plans and runs for this device. Raises DeviceNotInitialized after destroy()."""
+        if self._backend is None:
+            raise DeviceNotInitialized("Handle: used after destroy()")
+        return self._backend
+
+    def destroy(self):
+        """Close the device. Descriptors made from this handle stay usable. Closing twice is allowed."""
+        self._backend = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.destroy()
+
+    def __repr__(self):
+        return f"Handle({self.device!r}, {self.device_id})"
+
+
+def empty_workspace(handle, size):
+    """An uninitialised workspace of `size` bytes on the handle's device, aligned to 64 bytes; None for size 0."""
+    if not hasattr(size, "__index__") or size < 0:
+        raise BadParam(f"empty_workspace: size is {size!r}, expected a number of bytes")
+    return handle.backend.empty_workspace(size.__index__()) if size else None

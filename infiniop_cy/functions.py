@@ -1,0 +1,244 @@
+"""The public functions. An elementwise one is an object made from its row of operators.py."""
+import logging
+import os
+from typing import NamedTuple
+
+from infiniop_cy import devices
+from infiniop_cy.core import _core
+from infiniop_cy.operators import ROWS, values_of
+from infiniop_cy.status import BadParam, BadTensorShape, NullPointer
+
+_FORMULAS = {name: number for number, name in enumerate(_core.formula_names())}
+_log = logging.getLogger("infiniop_cy") if os.environ.get("INFINIOP_VERBOSE") == "1" else None
+if _log and not _log.handlers:
+    _log.addHandler(logging.StreamHandler())
+    _log.setLevel(logging.INFO)
+
+_DOC = """{name}(grad_output, input{positional}, *{keywords}, out=None, accumulate=False, device=None, num_threads=None)
+
+    grad_input = {gradient}, with g = grad_output and x = input, elementwise.
+
+    grad_output, input: arrays of float16, bfloat16 (ml_dtypes), float32 or float64{one_dtype}, whose shapes
+        broadcast; any strides.
+{parameters}    out: array of exactly the broadcast shape to write the result to; may be grad_output or input itself.
+        Returned as it is.
+    accumulate: add to what `out` holds, with one rounding, instead of overwriting it.
+    device: None (where the data is), "cpu", "cuda", "cuda:1", ..., "auto".
+    num_threads: at most this many threads for this call; see iop.threads.
+
+    Computed in float32 (float64 for float64) and rounded once, to nearest even; the same bits for any
+    number of threads and any layout. {notes}
+
+    Raises BadTensorDtype, BadTensorShape, BadTensorStrides, BadParam, NullPointer (see iop.Status); after
+    any of them, out is unchanged.
+    Source: {source}.
+    """
+
+
+def _number(operator, name, value):
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise BadParam(f"{operator}: {name} is {value!r}, expected a number") from None
+
+
+def complete_parameters(row, given):
+    """All parameters of a row, defaults filled in and values checked."""
+    parameters = {parameter.name: parameter.default for parameter in row.parameters}
+    for name, value in given.items():
+        if name not in parameters:
+            raise TypeError(f"{row.name}() got an unexpected keyword argument {name!r}")
+        parameters[name] = value
+    for parameter in row.parameters:
+        value = parameters[parameter.name]
+        if parameter.choices:
+            if not isinstance(value, str) or value not in parameter.choices:
+                expected = " or ".join(map(repr, parameter.choices))
+                raise BadParam(f"{row.name}: {parameter.name} is {value!r}, expected {expected}")
+        elif isinstance(parameter.default, bool):
+            parameters[parameter.name] = bool(value)
+        else:
+            parameters[parameter.name] = _number(row.name, parameter.name, value)
+    return parameters
+
+
+def formula_of(row, parameters):
+    """(formula number, numbers for it, details for messages) of complete parameters."""
+    formula, values = values_of(row, parameters)
+    return _FORMULAS[formula], values, {"constraint": row.constraint.format(**parameters)}
+
+
+class ElementwiseOperator(_core.ElementwiseCall):
+    """An elementwise backward operator; a callable with a name, a signature and a docstring, like a NumPy ufunc."""
+
+    def __init__(self, row):
+        defaults = {parameter.name: parameter.default for parameter in row.parameters}
+        formula, values, _ = formula_of(row, defaults)
+        super().__init__(formula, values, row.promotes)
+        self.row = row
+        self.__name__ = self.__qualname__ = row.name
+        self.__module__ = "infiniop_cy"
+        self._positional = tuple(p.name for p in row.parameters if p.positional)
+        self.__doc__ = _DOC.format(
+            name=row.name, gradient=row.gradient, source=row.source, notes=row.notes,
+            one_dtype="" if row.promotes else ", both the same",
+            positional="".join(f", {p.name}={p.default!r}" for p in row.parameters if p.positional),
+            keywords="".join(f", {p.name}={p.default!r}" for p in row.parameters if not p.positional),
+            parameters="".join(f"    {p.name}: {p.doc}\n" for p in row.parameters))
+
+    def general(self, grad_output=None, input=None, *args, out=None, accumulate=False, device=None, num_threads=None,
+                **given):
+        """Any call that is not two plain arrays."""
+        row = self.row
+        if len(args) > len(self._positional):
+            raise TypeError(f"{row.name}() takes {2 + len(self._positional)} positional arguments "
+                            f"but {2 + len(args)} were given")
+        for name, value in zip(self._positional, args):
+            if name in given:
+                raise TypeError(f"{row.name}() got multiple values for argument {name!r}")
+            given[name] = value
+        formula, values, details = formula_of(row, complete_parameters(row, given))
+        backend = devices.backend_for(row.name, device, grad_output=grad_output, input=input, out=out)
+        if _log:
+            _log.info("%s formula=%s parameters=%s backend=%s grad_output=%s input=%s", row.name, formula, values,
+                      backend.__name__, _brief(grad_output), _brief(input))
+        return backend.elementwise(row.name, formula, values, row.promotes, grad_output, input, out, bool(accumulate),
+                                   num_threads, details)
+
+    @property
+    def __signature__(self):
+        from inspect import Parameter, Signature
+
+        def keyword(name, default):
+            return Parameter(name, Parameter.KEYWORD_ONLY, default=default)
+
+        rows = self.row.parameters
+        return Signature(
+            [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("grad_output", "input")]
+            + [Parameter(p.name, Parameter.POSITIONAL_OR_KEYWORD, default=p.default) for p in rows if p.positional]
+            + [keyword(p.name, p.default) for p in rows if not p.positional]
+            + [keyword("out", None), keyword("accumulate", False), keyword("device", None),
+               keyword("num_threads", None)])
+
+    def __repr__(self):
+        return f"<infiniop_cy operator {self.row.name}: {self.row.gradient}>"
+
+    def __reduce__(self):
+        return self.row.name  # pickled by reference, like a function
+
+
+def _brief(value):
+    return f"{getattr(value, 'shape', None)}:{getattr(value, 'dtype', None)}"
+
+
+ELEMENTWISE = {row.name: ElementwiseOperator(row) for row in ROWS}
+
+
+class ConvGradients(NamedTuple):
+    """What conv_backward returns; None where output_mask left a gradient out."""
+
+    grad_input: object
+    grad_weight: object
+    grad_bias: object
+
+
+def _per_axis(name, value, axes):
+    """An integer, or one per spatial axis, as a tuple of one per axis."""
+    values = (value,) * axes if hasattr(value, "__index__") else value
+    try:
+        values = tuple(v.__index__() for v in values)
+    except (TypeError, AttributeError):
+        raise BadParam(f"conv_backward: {name} is {value!r}, expected an integer or {axes} of them") from None
+    if len(values) != axes:
+        raise BadParam(f"conv_backward: {name} is {value!r}, expected an integer or {axes} of them")
+    return _int64(name, values)
+
+
+def _int64(name, values):
+    if any(not -2**63 <= v < 2**63 for v in values):
+        raise BadParam(f"conv_backward: {name} is {values!r}, expected 64-bit integers")
+    return values
+
+
+def padding_pairs(padding, kernel, stride, dilation):
+    """Padding in any of its forms as one (before, after) pair per spatial axis."""
+    axes = len(kernel)
+    if isinstance(padding, str):
+        if padding == "valid":
+            return ((0, 0),) * axes
+        if padding != "same":
+            raise BadParam(f"conv_backward: padding is {padding!r}, expected 'same', 'valid' or integers")
+        if any(s != 1 for s in stride):
+            raise BadParam(f"conv_backward: padding 'same' with stride {stride}, expected stride 1")
+        totals = [d * (k - 1) for k, d in zip(kernel, dilation)]
+        return tuple((t // 2, t - t // 2) for t in totals)
+    if not hasattr(padding, "__index__"):
+        try:
+            pairs = [tuple(p) if hasattr(p, "__len__") else (p, p) for p in padding]
+        except TypeError:
+            pairs = []
+        if len(pairs) != axes or any(len(p) != 2 or not all(hasattr(v, "__index__") for v in p) for p in pairs):
+            raise BadParam(f"conv_backward: padding is {padding!r}, expected an integer, {axes} integers, "
+                           f"{axes} (before, after) pairs, 'same' or 'valid'")
+        return tuple(_int64("padding", tuple(v.__index__() for v in p)) for p in pairs)
+    return tuple((p, p) for p in _per_axis("padding", padding, axes))
+
+
+def geometry(spatial_shape, stride, padding, dilation):
+    """(stride, padding pairs, dilation), one entry per axis of a kernel of this shape."""
+    axes = len(spatial_shape)
+    stride, dilation = _per_axis("stride", stride, axes), _per_axis("dilation", dilation, axes)
+    return stride, padding_pairs(padding, spatial_shape, stride, dilation), dilation
+
+
+def _three(name, value, what):
+    value = (None,) * 3 if value is None else tuple(value)
+    if len(value) != 3:
+        raise BadParam(f"conv_backward: {name} has {len(value)} entries, expected 3 {what}")
+    return value
+
+
+def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1, groups=1,
+                  output_mask=(True, True, True), out=(None, None, None), accumulate=False, device=None,
+                  num_threads=None):
+    """Gradients of a 1-, 2- or 3-dimensional convolution (cross-correlation, as in every framework).
+
+    grad_output: (N, C_out, *out_shape); input: (N, C_in, *in_shape); weight: (C_out, C_in/groups, *kernel_shape);
+        all of one dtype: float16, bfloat16 (ml_dtypes), float32 or float64; any strides.
+        out_shape = (in_shape + before + after - dilation*(kernel_shape - 1) - 1) // stride + 1.
+    stride, dilation: window step and tap distance in pixels, an integer or one per spatial axis, at least 1.
+    padding: pixels of zeros around input: an integer, one per spatial axis, (before, after) pairs, "valid"
+        (none) or "same" (out_shape = in_shape; stride 1 only; the odd pixel goes after).
+    groups: number of independent groups of channels; divides C_in and C_out.
+    output_mask: which of (grad_input, grad_weight, grad_bias) to compute.
+    out: arrays to write them to, or None for new ones. Must share no memory with each other.
+    accumulate: add to what `out` holds, with one rounding. Batches cut into pieces and accumulated into float32
+        or float64 give the bits of the whole.
+    device, num_threads: as for the other operators.
+
+    Returns ConvGradients(grad_input, grad_weight, grad_bias), shaped like input, weight and (C_out,).
+    Accumulated in float32 (float64 for float64), rounded once. Pixels of input that no window touches get 0.
+
+    Raises BadTensorDtype, BadTensorShape, BadTensorStrides, BadParam, NullPointer; after any of them, out is unchanged.
+    Source: torch.ops.aten.convolution_backward, infiniopConvBackward.
+    """
+    for name, value in (("grad_output", grad_output), ("input", input), ("weight", weight)):
+        if value is None:
+            raise NullPointer(f"conv_backward: {name} is None")
+    mask = tuple(bool(m) for m in _three("output_mask", output_mask, "flags"))
+    outs = _three("out", out, "arrays or None")
+    backend = devices.backend_for("conv_backward", device, grad_output=grad_output, input=input, weight=weight,
+                                  **{f"out[{i}]": o for i, o in enumerate(outs)})
+    shape = backend.shape_of(weight)
+    if not 3 <= len(shape) <= 5:
+        raise BadTensorShape(f"conv_backward: weight has {len(shape)} dimensions, expected 3 to 5: "
+                             "output and input channels and 1 to 3 spatial axes")
+    if not hasattr(groups, "__index__"):
+        raise BadParam(f"conv_backward: groups is {groups!r}, expected an integer")
+    groups, = _int64("groups", (groups.__index__(),))
+    stride, pairs, dilation = geometry(shape[2:], stride, padding, dilation)
+    if _log:
+        _log.info("conv_backward stride=%s padding=%s dilation=%s groups=%s mask=%s grad_output=%s input=%s weight=%s",
+                  stride, pairs, dilation, groups, mask, _brief(grad_output), _brief(input), _brief(weight))
+    return ConvGradients(*backend.conv_backward(grad_output, input, weight, stride, pairs, dilation, groups, mask, outs,
+                                                bool(accumulate), num_threads))

@@ -1,0 +1,1 @@
+"""C++ headers shared by the CPU kernels and the CUDA sources."""

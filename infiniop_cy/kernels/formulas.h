@@ -1,0 +1,92 @@
+// The operators: each gradient written once, for every CPU and GPU.
+//
+// To add one: a struct here with its name and gradient, its name in `formulas` at the end, and its row
+// in operators.py. g is grad_output, x the forward input, p the row's numeric parameters in order.
+#pragma once
+#include "math.h"
+#include "parameters.h"
+
+namespace INFINIOP_ISA {
+namespace {
+
+// Parameters that contradict each other; hidden by a formula that has any.
+struct formula_base {
+    static constexpr bool accepts(const FormulaParameters &) { return true; }
+};
+
+// x <= 0 ? 0 : g, so that a NaN x passes g.
+struct relu_backward : formula_base {
+    static constexpr const char *name = "relu_backward";
+    template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+        return select(x <= V{}, V{}, g);
+    }
+};
+
+// x > 0 ? g : g * negative_slope, so that a NaN x is on the slope's side.
+struct leaky_relu_backward : formula_base {
+    static constexpr const char *name = "leaky_relu_backward";
+    // The sign of a result tells the sign of its input only where the slope is not negative.
+    static constexpr bool accepts(const FormulaParameters &p) { return !(p.value[1] != 0 && p.value[0] < 0); }
+    template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &p) {
+        return select(x > V{}, g, g * scalar<V>(p.value[0]));
+    }
+};
+
+// g * (Phi(x) + x phi(x)). With a = |x|, w = exp(-a^2/2) and M(a) = erfc(a/sqrt 2) / (2 w), the tail is
+// t = w (M(a) - a/sqrt(2 pi)) and the derivative t for x <= 0, 1 - t for x > 0: nothing cancels.
+struct gelu_backward : formula_base {
+    static constexpr const char *name = "gelu_backward";
+    template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+        typedef scalar<V> S;
+        V a = at_most(absolute(x), sizeof(S) == 4 ? S(15) : S(39));  // beyond it t rounds to 0
+        double_word<V> exponent = exact_product(a, a * S(-0.5));
+        scaled_exp<V> w = exp_of_sum(exponent.hi, exponent.lo);
+        V t = w.times(mul_add(a, splat<V>(S(-0.39894228040143267794)), scaled_normal_tail(a)));
+        return g * select(x > V{}, S(1) - t, t);
+    }
+};
+
+// The derivative of x sigma(2u), u = sqrt(2/pi) (x + 0.044715 x^3), 2u being y below: for x <= 0 it is
+// t = e r (1 - |x| y' r), e = exp(-|y|), r = 1/(1 + e), and 1 - t for x > 0.
+struct gelu_tanh_backward : formula_base {
+    static constexpr const char *name = "gelu_tanh_backward";
+    template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+        typedef scalar<V> S;
+        constexpr double c1 = 1.59576912160573071176;  // 2 sqrt(2/pi)
+        constexpr double c3 = 0.07135481627260024878;  // c1 * 0.044715
+        constexpr S c1_hi = S(c1), c1_lo = sizeof(S) == 4 ? S(c1 - double(S(c1))) : S(-9.969308809e-17);
+        constexpr S c3_hi = S(c3), c3_lo = sizeof(S) == 4 ? S(c3 - double(S(c3))) : S(-6.175149918e-19);
+        V a = at_most(absolute(x), sizeof(S) == 4 ? S(11.5) : S(23));
+        double_word<V> q = exact_product(a, a);
+        double_word<V> cubic = exact_product(splat<V>(c3_hi), q.hi);
+        double_word<V> slope = exact_sum(splat<V>(c1_hi), cubic.hi);  // y / a
+        slope.lo = slope.lo + (cubic.lo + (c3_hi * q.lo + (c3_lo * q.hi + c1_lo)));
+        double_word<V> y = exact_product(a, -slope.hi);
+        scaled_exp<V> e = exp_of_sum(y.hi, y.lo - a * slope.lo);
+        V r = S(1) / (S(1) + e.times(splat<V>(1)));
+        V ay = a * mul_add(splat<V>(S(3) * c3_hi), q.hi, splat<V>(c1_hi));
+        V t = e.times(r * (S(1) - ay * r));
+        return g * select(x > V{}, S(1) - t, t);
+    }
+};
+
+// g s (1 - s), s = sigma(x), as e r^2 with e = exp(-|x|), r = 1/(1 + e): no cancellation, no early 0.
+struct sigmoid_backward : formula_base {
+    static constexpr const char *name = "sigmoid_backward";
+    template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+        typedef scalar<V> S;
+        V e = exp_of_sum(-absolute(x), V{}).times(splat<V>(1));
+        V r = S(1) / (S(1) + e);
+        return g * (e * r * r);
+    }
+};
+
+template <class... Formula> struct formula_list {
+    static constexpr int count = sizeof...(Formula);
+};
+
+using formulas =
+    formula_list<relu_backward, leaky_relu_backward, gelu_backward, gelu_tanh_backward, sigmoid_backward>;
+
+}  // namespace
+}  // namespace INFINIOP_ISA

@@ -1,0 +1,2 @@
+#define INFINIOP_ISA avx2
+#include "kernels.h"

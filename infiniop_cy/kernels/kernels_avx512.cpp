@@ -1,0 +1,2 @@
+#define INFINIOP_ISA avx512
+#include "kernels.h"

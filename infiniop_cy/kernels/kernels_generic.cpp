@@ -1,0 +1,2 @@
+#define INFINIOP_ISA generic
+#include "kernels.h"

@@ -1,0 +1,101 @@
+// Elementary functions for the formulas. Double-word arithmetic (hi + lo) carries exponents whose
+// rounding alone would cost tens of ulp in the tails.
+#pragma once
+#include "coefficients.h"
+#include "simd.h"
+
+namespace INFINIOP_ISA {
+namespace {
+
+template <class S> struct float_format;
+template <> struct float_format<float> {
+    static constexpr int fraction_bits = 23;
+    static constexpr float round_magic = 0x1.8p23f;  // adding it leaves the nearest integer in the low bits
+    static constexpr float splitter = 4097.0f;       // 2^12 + 1, Veltkamp's constant
+    static constexpr float exp_lowest = -126.0f;     // times anything here, exp of it rounds to 0
+    static constexpr float ln2_hi = 0.693359375f, ln2_lo = -2.12194440e-4f;
+};
+template <> struct float_format<double> {
+    static constexpr int fraction_bits = 52;
+    static constexpr double round_magic = 0x1.8p52;
+    static constexpr double splitter = 134217729.0;
+    static constexpr double exp_lowest = -790.0;
+    static constexpr double ln2_hi = 6.93145751953125e-1, ln2_lo = 1.42860682030941723212e-6;
+};
+
+template <class V> using format = float_format<scalar<V>>;
+
+// A value as an unevaluated sum; |lo| is at most half an ulp of hi.
+template <class V> struct double_word { V hi, lo; };
+
+template <class V> INFINIOP_INLINE double_word<V> exact_product(V a, V b) {
+    V hi = a * b;
+#if INFINIOP_FUSED
+    return {hi, mul_add(a, b, -hi)};
+#else
+    V ta = a * format<V>::splitter, tb = b * format<V>::splitter;
+    V ah = ta - (ta - a), bh = tb - (tb - b), al = a - ah, bl = b - bh;
+    return {hi, ((ah * bh - hi) + ah * bl + al * bh) + al * bl};
+#endif
+}
+
+template <class V> INFINIOP_INLINE double_word<V> exact_sum(V a, V b) {
+    V hi = a + b, b_part = hi - a;
+    return {hi, (a - (hi - b_part)) + (b - b_part)};
+}
+
+// Horner's rule, unrolled; C::name[i] are compile-time constants also in device code.
+#define INFINIOP_POLYNOMIAL(name)                                                            \
+    template <class V, int i> struct name##_from {                                           \
+        static INFINIOP_INLINE V at(V x) {                                                   \
+            constexpr scalar<V> c = coefficients<scalar<V>>::name[i];                        \
+            if constexpr (i == coefficients<scalar<V>>::name##_degree) return splat<V>(c);   \
+            else return mul_add(name##_from<V, i + 1>::at(x), x, splat<V>(c));               \
+        }                                                                                    \
+    };                                                                                       \
+    template <class V> INFINIOP_INLINE V name(V x) { return name##_from<V, 0>::at(x); }
+INFINIOP_POLYNOMIAL(exp_tail)
+INFINIOP_POLYNOMIAL(mills)
+#undef INFINIOP_POLYNOMIAL
+
+template <class V> INFINIOP_INLINE V nearest_integer(V x) {
+    return (x + format<V>::round_magic) - format<V>::round_magic;
+}
+
+// 2^n for integral n within the normal exponents: the low bits of n + magic are n.
+template <class V> INFINIOP_INLINE V power_of_two(V n) {
+    integer<V> biased = bits_as<integer<V>>(n + format<V>::round_magic) << format<V>::fraction_bits;
+    return bits_as<V>(biased + bits_as<integer<V>>(splat<V>(1)));
+}
+
+// An exponential as fraction * 2^n, so that a product with it loses no bits to subnormals on the way.
+template <class V> struct scaled_exp {
+    V fraction, n;
+
+    // exp * v, rounded to a subnormal once where it is one.
+    INFINIOP_INLINE V times(V v) const {
+        V half = nearest_integer(n * scalar<V>(0.5));  // two steps: 2^n alone may be out of range
+        return fraction * v * power_of_two(half) * power_of_two(n - half);
+    }
+};
+
+// exp(hi + lo) for hi <= 0, about one ulp. NaN stays NaN.
+template <class V> INFINIOP_INLINE scaled_exp<V> exp_of_sum(V hi, V lo) {
+    typedef scalar<V> S;
+    hi = at_least(hi, format<V>::exp_lowest);
+    V n = nearest_integer(hi * S(1.44269504088896340736));
+    V r = mul_add(n, splat<V>(-format<V>::ln2_hi), hi);
+    r = mul_add(n, splat<V>(-format<V>::ln2_lo), r) + lo;
+    return {S(1) + mul_add(r * r, exp_tail(r), r), n};
+}
+
+// erfc(a/sqrt 2) * exp(a^2/2) / 2 for a >= 0: the upper tail of the normal distribution over its
+// density, up to 1/sqrt(2 pi) (Mills' ratio). Exactly 1/2 at a = 0.
+template <class V> INFINIOP_INLINE V scaled_normal_tail(V a) {
+    constexpr scalar<V> k = coefficients<scalar<V>>::mills_k;
+    V s = (a - k) / (a + k);
+    return mul_add(scalar<V>(1) + s, mills(s), splat<V>(scalar<V>(0.5)));
+}
+
+}  // namespace
+}  // namespace INFINIOP_ISA

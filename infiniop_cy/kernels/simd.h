@@ -1,0 +1,117 @@
+// The vector layer: what the formulas need of a register, written once over compiler vector types.
+// V is a vector here and a plain float or double in CUDA; S is the scalar inside V.
+// Only mul_add and the float16 conversions (dtype.h) know an instruction set.
+#pragma once
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define INFINIOP_INLINE __device__ __forceinline__
+#else
+#define INFINIOP_INLINE inline __attribute__((always_inline))
+#endif
+
+#if defined(__AVX512F__) || defined(__AVX2__) || defined(__F16C__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace INFINIOP_ISA {
+namespace {
+
+#ifdef __CUDACC__
+template <class V> struct lanes;
+template <> struct lanes<float> { typedef float S; typedef int32_t I; enum { count = 1 }; static constexpr int32_t magnitude = INT32_MAX; };
+template <> struct lanes<double> { typedef double S; typedef int64_t I; enum { count = 1 }; static constexpr int64_t magnitude = INT64_MAX; };
+template <class S> struct vector_of { typedef S type; };
+#else
+#if defined(__AVX512F__)
+enum { vector_bytes = 64 };
+#elif defined(__AVX2__)
+enum { vector_bytes = 32 };
+#else
+enum { vector_bytes = 16 };
+#endif
+typedef float f32v __attribute__((vector_size(vector_bytes)));
+typedef double f64v __attribute__((vector_size(vector_bytes)));
+typedef int32_t i32v __attribute__((vector_size(vector_bytes)));
+typedef int64_t i64v __attribute__((vector_size(vector_bytes)));
+
+template <class V> struct lanes;
+template <> struct lanes<f32v> {
+    typedef float S;
+    typedef i32v I;
+    enum { count = vector_bytes / 4 };
+    static constexpr int32_t magnitude = INT32_MAX;  // all bits but the sign
+};
+template <> struct lanes<f64v> {
+    typedef double S;
+    typedef i64v I;
+    enum { count = vector_bytes / 8 };
+    static constexpr int64_t magnitude = INT64_MAX;
+};
+template <class S> struct vector_of;
+template <> struct vector_of<float> { typedef f32v type; };
+template <> struct vector_of<double> { typedef f64v type; };
+#endif
+
+template <class V> using scalar = typename lanes<V>::S;
+template <class V> using integer = typename lanes<V>::I;
+
+template <class V> INFINIOP_INLINE V splat(scalar<V> s) { return V{} + s; }
+
+template <class To, class From> INFINIOP_INLINE To bits_as(From from) {
+    static_assert(sizeof(To) == sizeof(From), "bits_as keeps the size");
+    To to;
+    __builtin_memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+template <class Mask, class V> INFINIOP_INLINE V select(Mask mask, V yes, V no) { return mask ? yes : no; }
+
+template <class V> INFINIOP_INLINE V absolute(V x) {
+    return bits_as<V>(bits_as<integer<V>>(x) & lanes<V>::magnitude);
+}
+
+// min and max with a bound; a NaN x stays NaN.
+template <class V> INFINIOP_INLINE V at_most(V x, scalar<V> bound) {
+    return select(x > splat<V>(bound), splat<V>(bound), x);
+}
+template <class V> INFINIOP_INLINE V at_least(V x, scalar<V> bound) {
+    return select(x < splat<V>(bound), splat<V>(bound), x);
+}
+
+// a*b + c, fused wherever the hardware fuses.
+#if defined(__CUDACC__)
+#define INFINIOP_FUSED 1
+INFINIOP_INLINE float mul_add(float a, float b, float c) { return fmaf(a, b, c); }
+INFINIOP_INLINE double mul_add(double a, double b, double c) { return fma(a, b, c); }
+#elif defined(__AVX512F__)
+#define INFINIOP_FUSED 1
+INFINIOP_INLINE f32v mul_add(f32v a, f32v b, f32v c) { return (f32v)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+INFINIOP_INLINE f64v mul_add(f64v a, f64v b, f64v c) { return (f64v)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c); }
+#elif defined(__AVX2__) && defined(__FMA__)
+#define INFINIOP_FUSED 1
+INFINIOP_INLINE f32v mul_add(f32v a, f32v b, f32v c) { return (f32v)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+INFINIOP_INLINE f64v mul_add(f64v a, f64v b, f64v c) { return (f64v)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c); }
+#elif defined(__aarch64__)
+#define INFINIOP_FUSED 1
+INFINIOP_INLINE f32v mul_add(f32v a, f32v b, f32v c) { return (f32v)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+INFINIOP_INLINE f64v mul_add(f64v a, f64v b, f64v c) { return (f64v)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b); }
+#else
+#define INFINIOP_FUSED 0
+template <class V> INFINIOP_INLINE V mul_add(V a, V b, V c) { return a * b + c; }
+#endif
+
+#ifndef __CUDACC__
+// Whole vectors at any address.
+template <class V> INFINIOP_INLINE V load(const scalar<V> *p) {
+    V v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+template <class V> INFINIOP_INLINE void store(scalar<V> *p, V v) { __builtin_memcpy(p, &v, sizeof v); }
+#endif
+
+}  // namespace
+}  // namespace INFINIOP_ISA

@@ -1,0 +1,57 @@
+// What one instruction set offers the core: a constant table of functions, the same for all of them.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "parameters.h"
+
+// infiniDtype_t of InfiniCore; its values index the tables below.
+enum Dtype {
+    DTYPE_INVALID = 0,
+    DTYPE_BOOL = 2, DTYPE_I8, DTYPE_I16, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPE_U16, DTYPE_U32, DTYPE_U64,
+    DTYPE_F16 = 12, DTYPE_F32, DTYPE_F64,
+    DTYPE_C64 = 17, DTYPE_C128, DTYPE_BF16,
+    DTYPE_COUNT
+};
+
+enum { MAX_FORMULAS = 64 };
+
+// out[i] = gradient(g[i], x[i]) or, accumulating, out[i] + gradient; n contiguous elements of one dtype.
+// out may be g or x itself.
+typedef void (*ElementwiseKernel)(const void *g, const void *x, void *out, int64_t n, const FormulaParameters *);
+
+// to[i] = from[i] with strides in bytes; floats round to nearest even, floats to integers truncate and
+// saturate (NaN gives 0).
+typedef void (*ConvertKernel)(const char *from, int64_t from_stride, char *to, int64_t to_stride, int64_t n);
+
+// c[mr][nr] += sum over k of a[k][mr] * b[k][nr]. The sum runs in the order of k: from zero, then added to c
+// (chain = 0), or starting from c (chain = 1), which makes the bits independent of where k is cut.
+typedef void (*GemmKernel)(int64_t k, const void *a, const void *b, void *c, int64_t c_row, int chain);
+
+struct GemmTile {
+    int mr, nr;
+    GemmKernel kernel;
+};
+
+// The sum of n contiguous elements, in an order that depends on n alone.
+typedef double (*SumKernel)(const void *values, int64_t n);
+
+struct KernelTable {
+    const char *isa;
+    int formula_count;
+    const char *formula_name[MAX_FORMULAS];
+    bool (*formula_accepts[MAX_FORMULAS])(const FormulaParameters *);
+    ElementwiseKernel elementwise[MAX_FORMULAS][DTYPE_COUNT][2];  // [formula][dtype][accumulate]
+    ConvertKernel convert[DTYPE_COUNT][DTYPE_COUNT];              // [from][to]
+    GemmTile gemm[DTYPE_COUNT];                                   // F32, F64
+    SumKernel sum[DTYPE_COUNT];                                   // F32, F64
+};
+
+extern const struct KernelTable infiniop_kernels_generic;
+extern const struct KernelTable infiniop_kernels_avx2;
+extern const struct KernelTable infiniop_kernels_avx512;
+
+// The table for this CPU, or the one that `forced` names; null with *why set where that cannot run.
+const struct KernelTable *infiniop_choose_kernels(const char *forced, const char **why);
+// Names of the tables compiled in, null-terminated, best first.
+const char *const *infiniop_compiled_isas(void);

@@ -1,0 +1,96 @@
+"""Build of the extension module. Metadata is in pyproject.toml.
+
+One extension, infiniop_cy.core._core: Cython, plus one object file per instruction set, each compiled
+from its own two-line source with its own flags and chosen at run time. OpenMP is used where the compiler
+has it; INFINIOP_CY_OPENMP=0 leaves it out. INFINIOP_CY_DEBUG=1 checks bounds and asserts, and
+INFINIOP_CY_SANITIZE=address,undefined compiles with those sanitizers.
+"""
+import os
+import platform
+import sys
+import tempfile
+
+import numpy
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+KERNELS = "infiniop_cy/kernels"
+X86 = platform.machine().lower() in ("x86_64", "amd64")
+DEBUG = os.environ.get("INFINIOP_CY_DEBUG") == "1"
+SANITIZE = os.environ.get("INFINIOP_CY_SANITIZE")
+
+# Instruction set: the flags of its object file.
+ISA_FLAGS = {"generic": []}
+if X86:
+    ISA_FLAGS["avx2"] = ["-mavx2", "-mfma", "-mf16c"]
+    ISA_FLAGS["avx512"] = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c",
+                           "-mprefer-vector-width=512"]
+
+# No contraction: the bits must not depend on what the compiler fuses.
+COMPILE_FLAGS = ["-std=c++17", "-g0", "-ffp-contract=off", "-fno-strict-aliasing", "-fvisibility=hidden",
+                 # gcc's own AVX-512 headers set off the first; clang does not know it
+                 "-Wno-maybe-uninitialized", "-Wno-unknown-warning-option"]
+COMPILE_FLAGS += ["-O1", "-g", "-UNDEBUG"] if DEBUG or SANITIZE else ["-O3"]
+LINK_FLAGS = []
+if SANITIZE:
+    COMPILE_FLAGS += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]
+    LINK_FLAGS += [f"-fsanitize={SANITIZE}"]
+
+OPENMP_HINT = """
+infiniop_cy: this compiler does not build with OpenMP (-fopenmp), so every call will run on one thread.
+  Debian, Ubuntu with clang: apt install libomp-dev      macOS: brew install libomp
+Set INFINIOP_CY_OPENMP=0 to silence this message.
+"""
+
+
+class BuildExtension(build_ext):
+    def build_extension(self, extension):
+        extension.extra_compile_args = COMPILE_FLAGS + self.openmp_flags()
+        extension.extra_link_args = LINK_FLAGS + self.openmp_flags()
+        for isa, flags in ISA_FLAGS.items():
+            extension.extra_objects += self.compiler.compile(
+                [f"{KERNELS}/kernels_{isa}.cpp"], output_dir=self.build_temp, extra_postargs=COMPILE_FLAGS + flags,
+                depends=extension.depends)
+        super().build_extension(extension)
+
+    def openmp_flags(self):
+        if os.environ.get("INFINIOP_CY_OPENMP") == "0":
+            return []
+        if not hasattr(self, "_openmp_flags"):
+            self._openmp_flags = ["-fopenmp"] if self.compiles_with("-fopenmp") else []
+            if not self._openmp_flags:
+                print(OPENMP_HINT, file=sys.stderr)
+        return self._openmp_flags
+
+    def compiles_with(self, flag):
+        with tempfile.TemporaryDirectory() as folder:
+            source = os.path.join(folder, "probe.cpp")
+            with open(source, "w") as file:
+                file.write("#include <omp.h>\nint probe() { return omp_get_max_threads(); }\n")
+            try:
+                objects = self.compiler.compile([source], output_dir=folder, extra_postargs=[flag])
+                self.compiler.link_shared_object(objects, os.path.join(folder, "probe.so"), extra_postargs=[flag])
+            except Exception:  # distutils has one class per compiler and step
+                return False
+        return True
+
+
+def files(folder, *endings):
+    return sorted(f"{folder}/{name}" for name in os.listdir(folder) if name.endswith(endings))
+
+
+extension = Extension(
+    "infiniop_cy.core._core",
+    sources=["infiniop_cy/core/_core.pyx", f"{KERNELS}/dispatch.cpp"],
+    depends=files("infiniop_cy/core", ".pxi", ".h") + files(KERNELS, ".h"),
+    include_dirs=[numpy.get_include()],
+    define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")] + [("INFINIOP_X86_KERNELS", None)] * X86,
+    language="c++",
+)
+
+setup(
+    ext_modules=cythonize([extension], compiler_directives={"boundscheck": DEBUG, "initializedcheck": DEBUG},
+                          build_dir="build/cython"),
+    cmdclass={"build_ext": BuildExtension},
+)

@@ -1,0 +1,79 @@
+"""Derive the polynomial coefficients in infiniop_cy/kernels/coefficients.h.
+
+    python tools/fit_coefficients.py > infiniop_cy/kernels/coefficients.h
+
+Two functions, each for float and double, by Chebyshev interpolation in 60-digit arithmetic (within a
+factor of about two of minimax, which the last rounding of the coefficients costs anyway):
+
+  exp_tail   (e^r - 1 - r) / r^2           for |r| <= ln(2)/2, in powers of r
+  mills      (exp(a^2/2) * erfc(a/sqrt 2)/2 - 1/2) / (1 + s) for a >= 0, in powers of s = (a - k)/(a + k);
+             1/2 + (1 + s) * mills is then exactly 1/2 at a = 0
+"""
+import mpmath as mp
+
+mp.mp.dps = 60
+
+
+def chebyshev_monomials(f, lo, hi, degree):
+    """Coefficients c[i] of s^i for the Chebyshev interpolant of f on [lo, hi], ascending."""
+    n = degree + 1
+    nodes = [mp.cos(mp.pi * (j + mp.mpf(1) / 2) / n) for j in range(n)]
+    values = [f((hi - lo) / 2 * u + (hi + lo) / 2) for u in nodes]
+    cheb = [2 * mp.fsum(v * mp.cos(i * mp.pi * (j + mp.mpf(1) / 2) / n) for j, v in enumerate(values)) / n
+            for i in range(n)]
+    cheb[0] /= 2
+    # Chebyshev to monomial in u, then u = (2 s - hi - lo) / (hi - lo) to monomial in s.
+    t = [[mp.mpf(1)], [mp.mpf(0), mp.mpf(1)]]
+    for i in range(2, n):
+        shifted = [mp.mpf(0)] + [2 * c for c in t[-1]]
+        t.append([a - (t[-2][j] if j < len(t[-2]) else 0) for j, a in enumerate(shifted)])
+    mono_u = [mp.fsum(cheb[i] * t[i][j] for i in range(n) if j < len(t[i])) for j in range(n)]
+    slope, shift = 2 / (hi - lo), -(hi + lo) / (hi - lo)
+    result = [mp.mpf(0)] * n
+    power = [mp.mpf(1)]
+    for c in mono_u:
+        for j, p in enumerate(power):
+            result[j] += c * p
+        power = [(power[j] * shift if j < len(power) else 0) + (power[j - 1] * slope if j else 0)
+                 for j in range(len(power) + 1)]
+    return result
+
+
+def exp_tail(r):
+    return mp.hyp1f1(1, 3, r) / 2  # free of cancellation at 0
+
+
+def mills_at(k):
+    def f(s):
+        a = k * (1 + s) / (1 - s)
+        return (mp.exp(a * a / 2) * mp.erfc(a / mp.sqrt(2)) - 1) / 2 / (1 + s)
+    return f
+
+
+#         C type, exp degree, mills degree, k of the map, largest a that does not underflow
+FITS = (("float", 4, 8, mp.mpf(3), 15), ("double", 10, 21, mp.mpf(5), 39))
+
+
+def main():
+    print("// Written by tools/fit_coefficients.py, which says what they are. Ascending powers.\n#pragma once\n")
+    print("template <class S> struct coefficients;\n")
+    for ctype, exp_degree, mills_degree, k, a_max in FITS:
+        half = mp.log(2) / 2 * mp.mpf("1.0001")
+        tail = chebyshev_monomials(exp_tail, -half, half, exp_degree)
+        bound = (a_max - k) / (a_max + k)
+        mills = chebyshev_monomials(mills_at(k), mp.mpf(-1), bound, mills_degree)
+        suffix = "f" if ctype == "float" else ""
+        digits = 10 if ctype == "float" else 19
+        print(f"template <> struct coefficients<{ctype}> {{")
+        print(f"    static constexpr {ctype} mills_k = {mp.nstr(k, 5)}{suffix};")
+        for name, values in (("exp_tail", tail), ("mills", mills)):
+            print(f"    static constexpr int {name}_degree = {len(values) - 1};")
+            print(f"    static constexpr {ctype} {name}[] = {{")
+            for v in values:
+                print(f"        {mp.nstr(v, digits, min_fixed=1, max_fixed=0)}{suffix},")
+            print("    };")
+        print("};\n")
+
+
+if __name__ == "__main__":
+    main()
