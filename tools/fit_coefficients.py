@@ -6,10 +6,12 @@ Two functions, each for float and double, by Chebyshev interpolation in 60-digit
 factor of about two of minimax, which the last rounding of the coefficients costs anyway):
 
   exp_tail   (e^r - 1 - r) / r^2           for |r| <= ln(2)/2, in powers of r
-  mills      (exp(a^2/2) * erfc(a/sqrt 2)/2 - 1/2) / (1 + s) for a >= 0, in powers of s = (a - k)/(a + k);
-             1/2 + (1 + s) * mills is then exactly 1/2 at a = 0
+  gelu_tail  with P(a) = exp(a^2/2) * erfc(a/sqrt 2)/2 - a/sqrt(2 pi), a0 > 0 its only zero and Q(a) = P(a)/(a0 - a):
+             (Q(a) - Q(0)) / (1 + s) for a >= 0, in powers of s = (a - k)/(a + k). Factoring the zero out keeps
+             relative accuracy around it; 1 + s vanishes at a = 0, where the result must be exactly 1/2.
 """
 import mpmath as mp
+import numpy
 
 mp.mp.dps = 60
 
@@ -43,30 +45,40 @@ def exp_tail(r):
     return mp.hyp1f1(1, 3, r) / 2  # free of cancellation at 0
 
 
-def mills_at(k):
+def tail(a):
+    return mp.exp(a * a / 2) * mp.erfc(a / mp.sqrt(2)) / 2 - a / mp.sqrt(2 * mp.pi)
+
+
+ZERO = mp.findroot(tail, 0.75)
+
+
+def gelu_tail_at(k):
     def f(s):
         a = k * (1 + s) / (1 - s)
-        return (mp.exp(a * a / 2) * mp.erfc(a / mp.sqrt(2)) - 1) / 2 / (1 + s)
+        return (tail(a) / (ZERO - a) - 1 / (2 * ZERO)) / (1 + s)
     return f
 
 
-#         C type, exp degree, mills degree, k of the map, largest a that does not underflow
-FITS = (("float", 4, 8, mp.mpf(3), 15), ("double", 10, 21, mp.mpf(5), 39))
+#         C type, exp degree, tail degree, k of the map, largest a that does not underflow
+FITS = (("float", 4, 8, mp.mpf(3), 15), ("double", 10, 20, mp.mpf(5), 39))
 
 
 def main():
     print("// Written by tools/fit_coefficients.py, which says what they are. Ascending powers.\n#pragma once\n")
     print("template <class S> struct coefficients;\n")
-    for ctype, exp_degree, mills_degree, k, a_max in FITS:
+    for ctype, exp_degree, tail_degree, k, a_max in FITS:
         half = mp.log(2) / 2 * mp.mpf("1.0001")
-        tail = chebyshev_monomials(exp_tail, -half, half, exp_degree)
+        exp = chebyshev_monomials(exp_tail, -half, half, exp_degree)
         bound = (a_max - k) / (a_max + k)
-        mills = chebyshev_monomials(mills_at(k), mp.mpf(-1), bound, mills_degree)
+        gelu_tail = chebyshev_monomials(gelu_tail_at(k), mp.mpf(-1), bound, tail_degree)
         suffix = "f" if ctype == "float" else ""
         digits = 10 if ctype == "float" else 19
+        numpy_type = "float32" if ctype == "float" else "float64"
         print(f"template <> struct coefficients<{ctype}> {{")
-        print(f"    static constexpr {ctype} mills_k = {mp.nstr(k, 5)}{suffix};")
-        for name, values in (("exp_tail", tail), ("mills", mills)):
+        zero_hi = mp.mpf(float(numpy.dtype(numpy_type).type(ZERO)))
+        for name, value in (("k", k), ("zero_hi", zero_hi), ("zero_lo", ZERO - zero_hi), ("at_0", 1 / (2 * ZERO))):
+            print(f"    static constexpr {ctype} gelu_tail_{name} = {mp.nstr(value, digits, min_fixed=1, max_fixed=0)}{suffix};")
+        for name, values in (("exp_tail", exp), ("gelu_tail", gelu_tail)):
             print(f"    static constexpr int {name}_degree = {len(values) - 1};")
             print(f"    static constexpr {ctype} {name}[] = {{")
             for v in values:

@@ -32,8 +32,8 @@ struct leaky_relu_backward : formula_base {
     }
 };
 
-// g * (Phi(x) + x phi(x)). With a = |x|, w = exp(-a^2/2) and M(a) = erfc(a/sqrt 2) / (2 w), the tail is
-// t = w (M(a) - a/sqrt(2 pi)) and the derivative t for x <= 0, 1 - t for x > 0: nothing cancels.
+// g * (Phi(x) + x phi(x)). With a = |x| and t = 1 - Phi(a) - a phi(a), the derivative is t for x <= 0 and
+// 1 - t for x > 0; t = exp(-a^2/2) * scaled_gelu_tail(a), so that nothing cancels.
 struct gelu_backward : formula_base {
     static constexpr const char *name = "gelu_backward";
     template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
@@ -41,7 +41,7 @@ struct gelu_backward : formula_base {
         V a = at_most(absolute(x), sizeof(S) == 4 ? S(15) : S(39));  // beyond it t rounds to 0
         double_word<V> exponent = exact_product(a, a * S(-0.5));
         scaled_exp<V> w = exp_of_sum(exponent.hi, exponent.lo);
-        V t = w.times(mul_add(a, splat<V>(S(-0.39894228040143267794)), scaled_normal_tail(a)));
+        V t = w.times(scaled_gelu_tail(a));
         return g * select(x > V{}, S(1) - t, t);
     }
 };
@@ -70,14 +70,14 @@ struct gelu_tanh_backward : formula_base {
     }
 };
 
-// g s (1 - s), s = sigma(x), as e r^2 with e = exp(-|x|), r = 1/(1 + e): no cancellation, no early 0.
+// g s (1 - s), s = sigma(x), as e/(1 + e)^2 with e = exp(-|x|): no cancellation, no early 0.
 struct sigmoid_backward : formula_base {
     static constexpr const char *name = "sigmoid_backward";
     template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
         V e = exp_of_sum(-absolute(x), V{}).times(splat<V>(1));
-        V r = S(1) / (S(1) + e);
-        return g * (e * r * r);
+        V q = S(1) + e;
+        return g * (e / (q * q));
     }
 };
 

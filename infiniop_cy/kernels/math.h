@@ -55,7 +55,7 @@ template <class V> INFINIOP_INLINE double_word<V> exact_sum(V a, V b) {
     };                                                                                       \
     template <class V> INFINIOP_INLINE V name(V x) { return name##_from<V, 0>::at(x); }
 INFINIOP_POLYNOMIAL(exp_tail)
-INFINIOP_POLYNOMIAL(mills)
+INFINIOP_POLYNOMIAL(gelu_tail)
 #undef INFINIOP_POLYNOMIAL
 
 template <class V> INFINIOP_INLINE V nearest_integer(V x) {
@@ -89,12 +89,14 @@ template <class V> INFINIOP_INLINE scaled_exp<V> exp_of_sum(V hi, V lo) {
     return {S(1) + mul_add(r * r, exp_tail(r), r), n};
 }
 
-// erfc(a/sqrt 2) * exp(a^2/2) / 2 for a >= 0: the upper tail of the normal distribution over its
-// density, up to 1/sqrt(2 pi) (Mills' ratio). Exactly 1/2 at a = 0.
-template <class V> INFINIOP_INLINE V scaled_normal_tail(V a) {
-    constexpr scalar<V> k = coefficients<scalar<V>>::mills_k;
-    V s = (a - k) / (a + k);
-    return mul_add(scalar<V>(1) + s, mills(s), splat<V>(scalar<V>(0.5)));
+// (1 - Phi(a) - a phi(a)) exp(a^2/2) for a >= 0, to about two ulp also around its zero at 0.7518, which is
+// factored out. Exactly 1/2 at a = 0.
+template <class V> INFINIOP_INLINE V scaled_gelu_tail(V a) {
+    typedef scalar<V> S;
+    typedef coefficients<S> C;
+    V s = (a - C::gelu_tail_k) / (a + C::gelu_tail_k);
+    V quotient = mul_add(S(1) + s, gelu_tail(s), splat<V>(C::gelu_tail_at_0));
+    return ((C::gelu_tail_zero_hi - a) + C::gelu_tail_zero_lo) * quotient;
 }
 
 }  // namespace
