@@ -59,8 +59,8 @@ def gelu_tail_at(k):
     return f
 
 
-#         C type, exp degree, tail degree, k of the map, largest a that does not underflow
-FITS = (("float", 4, 8, mp.mpf(3), 15), ("double", 10, 20, mp.mpf(5), 39))
+#         C type, exp degree, tail degree, k of the map, largest a with a result other than 0
+FITS = (("float", 4, 8, mp.mpf(3), 16), ("double", 10, 20, mp.mpf(5), 40))
 
 
 def main():

@@ -38,16 +38,17 @@ struct gelu_backward : formula_base {
     static constexpr const char *name = "gelu_backward";
     template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
-        V a = at_most(absolute(x), sizeof(S) == 4 ? S(15) : S(39));  // beyond it t rounds to 0
+        V a = at_most(absolute(x), sizeof(S) == 4 ? S(16) : S(40));  // beyond it t is 0
         double_word<V> exponent = exact_product(a, a * S(-0.5));
         scaled_exp<V> w = exp_of_sum(exponent.hi, exponent.lo);
-        V t = w.times(scaled_gelu_tail(a));
-        return g * select(x > V{}, S(1) - t, t);
+        V tail = scaled_gelu_tail(a);
+        return select(x > V{}, g * (S(1) - w.times(tail)), w.times(tail, g));
     }
 };
 
-// The derivative of x sigma(2u), u = sqrt(2/pi) (x + 0.044715 x^3), 2u being y below: for x <= 0 it is
-// t = e r (1 - |x| y' r), e = exp(-|y|), r = 1/(1 + e), and 1 - t for x > 0.
+// The derivative of x sigma(2u), u = sqrt(2/pi) (x + 0.044715 x^3). With a = |x|, y = 2u(a), e = exp(-y) and
+// t = e (1 + e - a y') / (1 + e)^2 it is t for x <= 0 and 1 - t for x > 0. y and a y' are double words: one for
+// the exponent, the other for the cancellation around the zero at 0.7525.
 struct gelu_tanh_backward : formula_base {
     static constexpr const char *name = "gelu_tanh_backward";
     template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
@@ -56,17 +57,23 @@ struct gelu_tanh_backward : formula_base {
         constexpr double c3 = 0.07135481627260024878;  // c1 * 0.044715
         constexpr S c1_hi = S(c1), c1_lo = sizeof(S) == 4 ? S(c1 - double(S(c1))) : S(-9.969308809e-17);
         constexpr S c3_hi = S(c3), c3_lo = sizeof(S) == 4 ? S(c3 - double(S(c3))) : S(-6.175149918e-19);
-        V a = at_most(absolute(x), sizeof(S) == 4 ? S(11.5) : S(23));
-        double_word<V> q = exact_product(a, a);
-        double_word<V> cubic = exact_product(splat<V>(c3_hi), q.hi);
+        V a = at_most(absolute(x), sizeof(S) == 4 ? S(11.5) : S(23));  // beyond it t is 0
+        double_word<V> square = exact_product(a, a);
+        double_word<V> cubic = exact_product(splat<V>(c3_hi), square.hi);  // c3 a^2
+        cubic.lo = cubic.lo + (c3_hi * square.lo + c3_lo * square.hi);
         double_word<V> slope = exact_sum(splat<V>(c1_hi), cubic.hi);  // y / a
-        slope.lo = slope.lo + (cubic.lo + (c3_hi * q.lo + (c3_lo * q.hi + c1_lo)));
-        double_word<V> y = exact_product(a, -slope.hi);
-        scaled_exp<V> e = exp_of_sum(y.hi, y.lo - a * slope.lo);
-        V r = S(1) / (S(1) + e.times(splat<V>(1)));
-        V ay = a * mul_add(splat<V>(S(3) * c3_hi), q.hi, splat<V>(c1_hi));
-        V t = e.times(r * (S(1) - ay * r));
-        return g * select(x > V{}, S(1) - t, t);
+        slope.lo = slope.lo + (cubic.lo + c1_lo);
+        double_word<V> y = exact_product(a, slope.hi);
+        y.lo = y.lo + a * slope.lo;
+        double_word<V> twice = exact_product(a + a, cubic.hi);  // a y' - y
+        double_word<V> ay = exact_sum(y.hi, twice.hi);
+        ay.lo = ay.lo + (y.lo + (twice.lo + (a + a) * cubic.lo));
+        scaled_exp<V> exponential = exp_of_sum(-y.hi, -y.lo);
+        double_word<V> e = exponential.value();
+        V q = S(1) + e.hi;
+        V bracket = ((S(1) - ay.hi) + e.hi) + (e.lo - ay.lo);
+        V tail = bracket / (q * q);
+        return select(x > V{}, g * (S(1) - exponential.times(tail)), exponential.times(tail, g));
     }
 };
 
@@ -75,9 +82,9 @@ struct sigmoid_backward : formula_base {
     static constexpr const char *name = "sigmoid_backward";
     template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
-        V e = exp_of_sum(-absolute(x), V{}).times(splat<V>(1));
-        V q = S(1) + e;
-        return g * (e / (q * q));
+        scaled_exp<V> e = exp_of_sum(-absolute(x), V{});
+        V q = S(1) + e.times(splat<V>(1));
+        return e.times(S(1) / (q * q), g);
     }
 };
 

@@ -12,7 +12,7 @@ template <> struct float_format<float> {
     static constexpr int fraction_bits = 23;
     static constexpr float round_magic = 0x1.8p23f;  // adding it leaves the nearest integer in the low bits
     static constexpr float splitter = 4097.0f;       // 2^12 + 1, Veltkamp's constant
-    static constexpr float exp_lowest = -126.0f;     // times anything here, exp of it rounds to 0
+    static constexpr float exp_lowest = -126.0f;     // exp of it is far below every subnormal
     static constexpr float ln2_hi = 0.693359375f, ln2_lo = -2.12194440e-4f;
 };
 template <> struct float_format<double> {
@@ -68,25 +68,31 @@ template <class V> INFINIOP_INLINE V power_of_two(V n) {
     return bits_as<V>(biased + bits_as<integer<V>>(splat<V>(1)));
 }
 
-// An exponential as fraction * 2^n, so that a product with it loses no bits to subnormals on the way.
+// An exponential as (fraction + low) * 2^n, so that a product with it loses no bits to subnormals on the way.
 template <class V> struct scaled_exp {
-    V fraction, n;
+    V fraction, low, n;
 
-    // exp * v, rounded to a subnormal once where it is one.
-    INFINIOP_INLINE V times(V v) const {
+    // exp * v * g for |exp * v| of at most about 1: g meets neither a subnormal nor an overflow before the end.
+    INFINIOP_INLINE V times(V v, V g) const {
         V half = nearest_integer(n * scalar<V>(0.5));  // two steps: 2^n alone may be out of range
-        return fraction * v * power_of_two(half) * power_of_two(n - half);
+        return fraction * v * power_of_two(half) * g * power_of_two(n - half);
     }
+    INFINIOP_INLINE V times(V v) const { return times(v, splat<V>(1)); }
+    INFINIOP_INLINE double_word<V> value() const { return {times(splat<V>(1)), low * power_of_two(at_least(n, -100))}; }
 };
 
-// exp(hi + lo) for hi <= 0, about one ulp. NaN stays NaN.
+// exp(hi + lo) for hi <= 0: fraction to half an ulp and a bit, with low to several bits more. Exactly 0 from
+// exp_lowest down. NaN stays NaN.
 template <class V> INFINIOP_INLINE scaled_exp<V> exp_of_sum(V hi, V lo) {
     typedef scalar<V> S;
+    auto vanishes = hi < splat<V>(format<V>::exp_lowest);
     hi = at_least(hi, format<V>::exp_lowest);
     V n = nearest_integer(hi * S(1.44269504088896340736));
     V r = mul_add(n, splat<V>(-format<V>::ln2_hi), hi);
     r = mul_add(n, splat<V>(-format<V>::ln2_lo), r) + lo;
-    return {S(1) + mul_add(r * r, exp_tail(r), r), n};
+    V rest = mul_add(r * r, exp_tail(r), r);
+    V fraction = S(1) + rest;
+    return {select(vanishes, V{}, fraction), rest - (fraction - S(1)), n};
 }
 
 // (1 - Phi(a) - a phi(a)) exp(a^2/2) for a >= 0, to about two ulp also around its zero at 0.7518, which is

@@ -1,0 +1,120 @@
+"""Operators with their parameters, dtypes, shapes and memory layouts to try them on."""
+from dataclasses import dataclass, field
+
+import numpy as np
+
+import infiniop_cy as iop
+from infiniop_cy.dtypes import STORAGE, numpy_dtype
+from infiniop_cy.operators import ROWS, Row
+
+DTYPES = tuple(STORAGE)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator with one choice of parameters."""
+
+    row: Row
+    parameters: dict = field(default_factory=dict)
+
+    def __call__(self, grad_output, input, **keywords):
+        return getattr(iop, self.row.name)(grad_output, input, **self.parameters, **keywords)
+
+    def __str__(self):
+        given = ",".join(f"{name}={value}" for name, value in self.parameters.items())
+        return f"{self.row.name}({given})" if given else self.row.name
+
+
+def _cases(row):
+    """The defaults, every choice, and for numbers a second value."""
+    yield Case(row)
+    for parameter in row.parameters:
+        if parameter.choices:
+            others = [value for value in parameter.choices if value != parameter.default]
+        elif isinstance(parameter.default, bool):
+            others = [not parameter.default]
+        else:
+            others = [-0.75]
+        for value in others:
+            yield Case(row, {parameter.name: value})
+
+
+CASES = tuple(case for row in ROWS for case in _cases(row))
+
+SHAPES = {
+    "0-d": (),
+    "empty": (3, 0, 2),
+    "one": (1,),
+    "tail": (67,),
+    "size-1 axes": (1, 5, 1, 7),
+    "matrix": (37, 53),
+    "4-d": (2, 3, 5, 7),
+    "long rows": (5, 1031),
+    "parallel": (3, 211, 157),  # past the parallel threshold, no multiple of a chunk
+}
+
+
+def dtype_of(name):
+    """The NumPy dtype, bfloat16 included."""
+    dtype = numpy_dtype(name)
+    if isinstance(dtype, str):
+        raise ModuleNotFoundError("infiniop_cy.testing needs ml_dtypes: pip install 'infiniop_cy[test]'")
+    return dtype
+
+
+def random_values(rng, shape, dtype, scale=3.0):
+    """Normally distributed, never 0 (where piecewise operators have their kink)."""
+    values = np.asarray(rng.normal(0, scale, shape))
+    values = np.where(np.abs(values) < 1e-3, 0.5, values)
+    return values.astype(dtype_of(dtype))
+
+
+def _every_other(values):
+    holder = np.zeros(tuple(2 * n for n in values.shape), values.dtype)
+    view = holder[(*(slice(1, None, 2) for _ in values.shape), ...)]
+    view[...] = values
+    return view
+
+
+def _reversed(values):
+    flip = (*(slice(None, None, -1) for _ in values.shape), ...)
+    return values[flip].copy(order="C")[flip]
+
+
+def _padded_rows(values):
+    if values.ndim == 0:
+        return values.copy()
+    holder = np.zeros((*values.shape[:-1], values.shape[-1] + 3), values.dtype)
+    holder[..., :values.shape[-1]] = values
+    return holder[..., :values.shape[-1]]
+
+
+def _rotated(values):
+    """The last axis outermost in memory, as NHWC is to NCHW."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(values, -1, 0)), 0, -1) if values.ndim else values.copy()
+
+
+def _odd_offset(values):
+    """One element past an aligned start."""
+    holder = np.zeros(values.size + 1, values.dtype)
+    holder[1:] = values.ravel()
+    return holder[1:].reshape(values.shape)
+
+
+# name: function giving an array with the same values in another place
+LAYOUTS = {
+    "contiguous": np.array,
+    "transposed": lambda values: np.array(values, order="F"),
+    "rotated": _rotated,
+    "every other": _every_other,
+    "reversed": _reversed,
+    "padded rows": _padded_rows,
+    "odd offset": _odd_offset,
+}
+
+
+def arrange(values, layout):
+    """`values` in the memory layout of that name."""
+    result = LAYOUTS[layout](values)
+    assert result.shape == values.shape and result.dtype == values.dtype
+    return result

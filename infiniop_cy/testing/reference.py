@@ -1,0 +1,54 @@
+"""References in 50 digits, derived from each row's forward, and errors in units in the last place."""
+from functools import lru_cache
+
+import mpmath
+import numpy as np
+
+# name: (bits of the significand, exponent of the smallest normal number)
+FORMATS = {"float16": (11, -14), "bfloat16": (8, -126), "float32": (24, -126), "float64": (53, -1022)}
+
+# (ulp anywhere, or absolute error over |g| within NEAR of the zero of gelu')
+TOLERANCES = {"float16": (1, 0), "bfloat16": (1, 0), "float32": (4, 1e-7), "float64": (16, 1e-15)}
+ZERO, NEAR = -0.7518, 0.3
+
+
+@lru_cache(maxsize=200_000)
+def _derivative(forward, x, parameters):
+    with mpmath.workdps(50):
+        return mpmath.diff(lambda v: forward(mpmath, v, **dict(parameters)), mpmath.mpf(x))
+
+
+def derivative(case, x):
+    """The derivative of the case's forward at the float x, as an mpf. Not for kinks."""
+    return _derivative(case.row.forward, float(x), tuple(case.parameters.items()))
+
+
+def ulp_of(value, dtype):
+    """The unit in the last place of |value| in that dtype, subnormals included; value: float or array."""
+    bits, lowest = FORMATS[dtype]
+    _, exponent = np.frexp(np.asarray(value, np.float64))
+    return np.ldexp(1.0, np.maximum(exponent - 1, lowest) - (bits - 1))
+
+
+def gradient_errors(case, dtype, got, grad_output, input):
+    """Errors of `got` in ulp, as (worst, text of the worst) over all elements; the absolute bound near the
+    zero of gelu' counts as the ulp bound there. 1-d arrays."""
+    most, absolute = TOLERANCES[dtype]
+    worst, text = 0.0, ""
+    with mpmath.workdps(50):
+        for value, g, x in zip(got.astype(float), grad_output.astype(float), input.astype(float)):
+            exact = mpmath.mpf(g) * derivative(case, x)
+            error = abs(mpmath.mpf(value) - exact)
+            ulps = float(error / mpmath.mpf(float(ulp_of(float(exact), dtype))))
+            if absolute and abs(x - ZERO) < NEAR and error <= absolute * abs(g):
+                ulps = min(ulps, most)
+            if ulps > worst or ulps != ulps:
+                worst, text = ulps, (f"{case} {dtype}: g={g!r} x={x!r} gives {value!r}, "
+                                     f"expected {float(exact)!r}, {ulps:.2f} ulp")
+    return worst, text
+
+
+def same_bits(a, b):
+    """Equal shape, dtype and bytes of every element."""
+    return a.shape == b.shape and a.dtype == b.dtype and (
+        np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes())

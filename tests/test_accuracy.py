@@ -1,0 +1,105 @@
+"""Accuracy of every operator: float32 and float64 against 50 digits, 16-bit types on all of their values."""
+import mpmath
+import numpy as np
+import pytest
+
+from infiniop_cy.testing import CASES, derivative, dtype_of, gradient_errors, ulp_of
+from infiniop_cy.testing.reference import TOLERANCES
+
+each_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def grid(dtype):
+    """[-12, 12] evenly, at random, densely around 0, the zero of gelu', and where a result becomes subnormal."""
+    rng = np.random.default_rng(7)
+    x = np.concatenate([
+        np.linspace(-12, 12, 1200), rng.uniform(-12, 12, 800), rng.normal(0, 1, 500), rng.normal(-0.7518, 0.05, 300),
+        np.linspace(-11, -10, 100), 10.0 ** rng.uniform(-12, 0, 150), -(10.0 ** rng.uniform(-12, 0, 150))])
+    return x[x != 0].astype(dtype)
+
+
+@each_case
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_error_in_ulp(case, dtype, record_property):
+    x = grid(dtype)
+    g = np.ones_like(x)
+    worst, text = gradient_errors(case, dtype, case(g, x), g, x)
+    record_property("ulp", worst)
+    assert worst <= TOLERANCES[dtype][0], text
+
+
+@each_case
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_grad_output_scales(case, dtype):
+    """With g other than 1 the product rounds once more at most."""
+    x = grid(dtype)[::7]
+    g = np.random.default_rng(8).normal(0, 1e3, x.shape).astype(dtype)
+    worst, text = gradient_errors(case, dtype, case(g, x), g, x)
+    assert worst <= TOLERANCES[dtype][0], text
+
+
+@each_case
+def test_far_tail(case):
+    """float64 down to where the derivative underflows, beyond the interval that the bound is promised on."""
+    x = np.concatenate([np.linspace(-37, -12, 60), np.linspace(12, 37, 60)])
+    g = np.ones_like(x)
+    worst, text = gradient_errors(case, "float64", case(g, x), g, x)
+    assert worst <= TOLERANCES["float64"][0], text
+
+
+def all_values(dtype):
+    """Every one of the 65,536 bit patterns."""
+    return np.arange(65536, dtype=np.uint16).view(dtype_of(dtype))
+
+
+@each_case
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("g", [1.0, -0.6875, 1.5e-3, 100.0])
+def test_every_16_bit_input(case, dtype, g):
+    """At most 1 ulp from float64, which the tests above hold to 16 ulp of its own; finite, inf and NaN alike."""
+    x = all_values(dtype)
+    grad_output = np.full_like(x, g)
+    with np.errstate(all="ignore"):
+        got = case(grad_output, x).astype(float)
+        exact = case(grad_output.astype(float), x.astype(float))
+        rounded = exact.astype(dtype_of(dtype)).astype(float)
+    special = ~np.isfinite(rounded)
+    np.testing.assert_array_equal(got[special], rounded[special])
+    ulps = np.abs(got - exact)[~special] / ulp_of(exact[~special], dtype)
+    at = np.argmax(ulps)
+    assert ulps[at] <= 1, f"{case} {dtype}: g={g} x={x[~special][at]} is {ulps[at]} ulp off"
+
+
+@each_case
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_16_bit_results_round_to_nearest_even(case, dtype):
+    """Every g, a few x: the float32 result rounded once, not truncated and not rounded twice."""
+    g = all_values(dtype)
+    with np.errstate(all="ignore"):
+        for value in (-2.5, -0.5, 0.0, 0.375, 3.0):
+            x = np.full_like(g, value)
+            expected = case(g.astype(np.float32), x.astype(np.float32)).astype(g.dtype)
+            np.testing.assert_array_equal(case(g, x).astype(float), expected.astype(float))
+
+
+@each_case
+def test_central_differences(case):
+    """The plainest check there is: float64 differences of the forward, which know no derivative."""
+    class FloatMath:
+        import math as _math
+        exp, erfc, tanh, sqrt, pi, mpf = _math.exp, _math.erfc, _math.tanh, _math.sqrt, _math.pi, float
+
+    x = np.linspace(-6.05, 6, 200)
+    h = 1e-5
+    numeric = [(case.row.forward(FloatMath, v + h, **case.parameters)
+                - case.row.forward(FloatMath, v - h, **case.parameters)) / (2 * h) for v in x.tolist()]
+    np.testing.assert_allclose(case(np.ones_like(x), x), numeric, rtol=1e-8, atol=1e-9)  # h^2 and eps/h
+
+
+def test_the_reference_is_right():
+    """The derivative from the forward equals closed forms where there are some."""
+    with mpmath.workdps(40):
+        for case in CASES:
+            if case.row.name == "sigmoid_backward":
+                s = 1 / (1 + mpmath.exp(-mpmath.mpf(3)))
+                assert abs(derivative(case, 3) - s * (1 - s)) < mpmath.mpf(10) ** -30
