@@ -7,8 +7,8 @@ factor of about two of minimax, which the last rounding of the coefficients cost
 
   exp_tail   (e^r - 1 - r) / r^2           for |r| <= ln(2)/2, in powers of r
   gelu_tail  with P(a) = exp(a^2/2) * erfc(a/sqrt 2)/2 - a/sqrt(2 pi), a0 > 0 its only zero and Q(a) = P(a)/(a0 - a):
-             (Q(a) - Q(0)) / (1 + s) for a >= 0, in powers of s = (a - k)/(a + k). Factoring the zero out keeps
-             relative accuracy around it; 1 + s vanishes at a = 0, where the result must be exactly 1/2.
+             (Q(a) - q) / (1 - s) for a >= 0, in powers of s = (a - k)/(a + k), with q = Q(inf) = 1/sqrt(2 pi).
+             Factoring the zero out keeps relative accuracy around it; 1 - s keeps it for large a.
 """
 import mpmath as mp
 import numpy
@@ -50,17 +50,18 @@ def tail(a):
 
 
 ZERO = mp.findroot(tail, 0.75)
+LIMIT = 1 / mp.sqrt(2 * mp.pi)
 
 
 def gelu_tail_at(k):
     def f(s):
         a = k * (1 + s) / (1 - s)
-        return (tail(a) / (ZERO - a) - 1 / (2 * ZERO)) / (1 + s)
+        return (tail(a) / (ZERO - a) - LIMIT) / (1 - s)
     return f
 
 
 #         C type, exp degree, tail degree, k of the map, largest a with a result other than 0
-FITS = (("float", 4, 8, mp.mpf(3), 16), ("double", 10, 20, mp.mpf(5), 40))
+FITS = (("float", 4, 8, mp.mpf("3.5"), 16), ("double", 10, 20, mp.mpf(4), 40))
 
 
 def main():
@@ -76,7 +77,7 @@ def main():
         numpy_type = "float32" if ctype == "float" else "float64"
         print(f"template <> struct coefficients<{ctype}> {{")
         zero_hi = mp.mpf(float(numpy.dtype(numpy_type).type(ZERO)))
-        for name, value in (("k", k), ("zero_hi", zero_hi), ("zero_lo", ZERO - zero_hi), ("at_0", 1 / (2 * ZERO))):
+        for name, value in (("k", k), ("zero_hi", zero_hi), ("zero_lo", ZERO - zero_hi), ("limit", LIMIT)):
             print(f"    static constexpr {ctype} gelu_tail_{name} = {mp.nstr(value, digits, min_fixed=1, max_fixed=0)}{suffix};")
         for name, values in (("exp_tail", exp), ("gelu_tail", gelu_tail)):
             print(f"    static constexpr int {name}_degree = {len(values) - 1};")

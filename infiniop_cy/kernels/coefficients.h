@@ -4,10 +4,10 @@
 template <class S> struct coefficients;
 
 template <> struct coefficients<float> {
-    static constexpr float gelu_tail_k = 3.0f;
+    static constexpr float gelu_tail_k = 3.5f;
     static constexpr float gelu_tail_zero_hi = 7.517915368e-1f;
     static constexpr float gelu_tail_zero_lo = -1.211444946e-8f;
-    static constexpr float gelu_tail_at_0 = 6.650779951e-1f;
+    static constexpr float gelu_tail_limit = 3.989422804e-1f;
     static constexpr int exp_tail_degree = 4;
     static constexpr float exp_tail[] = {
         5.0e-1f,
@@ -18,23 +18,23 @@ template <> struct coefficients<float> {
     };
     static constexpr int gelu_tail_degree = 8;
     static constexpr float gelu_tail[] = {
-        -1.867803209e-1f,
-        6.680489547e-2f,
-        -1.320857403e-2f,
-        -8.660638409e-4f,
-        1.068079599e-3f,
-        2.47965172e-5f,
-        -1.125420344e-4f,
-        -8.641654072e-6f,
-        8.173879971e-6f,
+        7.043725582e-2f,
+        -4.087928627e-2f,
+        1.744974425e-2f,
+        -4.56775236e-3f,
+        1.269755056e-4f,
+        3.69284992e-4f,
+        -6.060630743e-5f,
+        -3.565455633e-5f,
+        1.082700529e-6f,
     };
 };
 
 template <> struct coefficients<double> {
-    static constexpr double gelu_tail_k = 5.0;
+    static constexpr double gelu_tail_k = 4.0;
     static constexpr double gelu_tail_zero_hi = 7.517915246935644724e-1;
     static constexpr double gelu_tail_zero_lo = -1.495675917700988327e-17;
-    static constexpr double gelu_tail_at_0 = 6.65077995131434258e-1;
+    static constexpr double gelu_tail_limit = 3.989422804014326779e-1;
     static constexpr int exp_tail_degree = 10;
     static constexpr double exp_tail[] = {
         5.0e-1,
@@ -51,27 +51,27 @@ template <> struct coefficients<double> {
     };
     static constexpr int gelu_tail_degree = 20;
     static constexpr double gelu_tail[] = {
-        -2.136424998680288491e-1,
-        1.238459195982249823e-1,
-        -6.335810604435480388e-2,
-        2.782298457521175869e-2,
-        -1.001515301828861965e-2,
-        2.680842088956589122e-3,
-        -3.786583661736764729e-4,
-        -6.187225491017895548e-5,
-        4.667648852603784215e-5,
-        -6.029520538636726273e-6,
-        -3.171690690772769929e-6,
-        1.178964699005867745e-6,
-        1.813618987392866777e-7,
-        -1.599478313166890106e-7,
-        -9.209002635607975724e-9,
-        2.157327012181962615e-8,
-        7.773132243362671222e-10,
-        -2.995754463652363018e-9,
-        -2.856575290551683686e-10,
-        3.2995810437994675e-10,
-        8.051207210421322967e-11,
+        6.326896364814261635e-2,
+        -4.009693487381420537e-2,
+        2.036600189403942127e-2,
+        -7.717358059018996355e-3,
+        1.787592315966852729e-3,
+        -6.682249847438425676e-7,
+        -1.552815359108533535e-4,
+        3.049423520025720711e-5,
+        1.301700405682080298e-5,
+        -5.017910801919329982e-6,
+        -1.478923590016312387e-6,
+        7.377151974408697104e-7,
+        2.452675269476069045e-7,
+        -1.038443352501404209e-7,
+        -5.086573102654856439e-8,
+        1.197773452456499051e-8,
+        1.044445981577555998e-8,
+        -4.856924108152800982e-10,
+        -1.577561104243028406e-9,
+        -1.350549522402745182e-10,
+        8.803106954964152155e-11,
     };
 };
 

@@ -14,6 +14,9 @@ struct formula_base {
     static constexpr bool accepts(const FormulaParameters &) { return true; }
 };
 
+// (1 + e)^2 for 0 <= e <= 1, rounded about once.
+template <class V> INFINIOP_INLINE V one_plus_squared(V e) { return mul_add(e, scalar<V>(2) + e, splat<V>(1)); }
+
 // x <= 0 ? 0 : g, so that a NaN x passes g.
 struct relu_backward : formula_base {
     static constexpr const char *name = "relu_backward";
@@ -41,7 +44,7 @@ struct gelu_backward : formula_base {
         V a = at_most(absolute(x), sizeof(S) == 4 ? S(16) : S(40));  // beyond it t is 0
         double_word<V> exponent = exact_product(a, a * S(-0.5));
         scaled_exp<V> w = exp_of_sum(exponent.hi, exponent.lo);
-        V tail = scaled_gelu_tail(a);
+        V tail = select(x == V{}, splat<V>(S(0.5)), scaled_gelu_tail(a));  // g/2 exactly
         return select(x > V{}, g * (S(1) - w.times(tail)), w.times(tail, g));
     }
 };
@@ -70,9 +73,8 @@ struct gelu_tanh_backward : formula_base {
         ay.lo = ay.lo + (y.lo + (twice.lo + (a + a) * cubic.lo));
         scaled_exp<V> exponential = exp_of_sum(-y.hi, -y.lo);
         double_word<V> e = exponential.value();
-        V q = S(1) + e.hi;
-        V bracket = ((S(1) - ay.hi) + e.hi) + (e.lo - ay.lo);
-        V tail = bracket / (q * q);
+        double_word<V> difference = exact_sum(splat<V>(1), -ay.hi), bracket = exact_sum(difference.hi, e.hi);
+        V tail = (bracket.hi + (bracket.lo + (difference.lo + (e.lo - ay.lo)))) / one_plus_squared(e.hi);
         return select(x > V{}, g * (S(1) - exponential.times(tail)), exponential.times(tail, g));
     }
 };
@@ -83,8 +85,7 @@ struct sigmoid_backward : formula_base {
     template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
         scaled_exp<V> e = exp_of_sum(-absolute(x), V{});
-        V q = S(1) + e.times(splat<V>(1));
-        return e.times(S(1) / (q * q), g);
+        return e.times(S(1) / one_plus_squared(e.times(splat<V>(1))), g);
     }
 };
 

@@ -39,6 +39,16 @@ template <class V> INFINIOP_INLINE double_word<V> exact_product(V a, V b) {
 #endif
 }
 
+// a*b + c rounded about once, for c small beside a*b; mul_add rounds twice where nothing is fused.
+template <class V> INFINIOP_INLINE V mul_add_once(V a, V b, V c) {
+#if INFINIOP_FUSED
+    return mul_add(a, b, c);
+#else
+    double_word<V> product = exact_product(a, b);
+    return product.hi + (product.lo + c);
+#endif
+}
+
 template <class V> INFINIOP_INLINE double_word<V> exact_sum(V a, V b) {
     V hi = a + b, b_part = hi - a;
     return {hi, (a - (hi - b_part)) + (b - b_part)};
@@ -75,7 +85,7 @@ template <class V> struct scaled_exp {
     // exp * v * g for |exp * v| of at most about 1: g meets neither a subnormal nor an overflow before the end.
     INFINIOP_INLINE V times(V v, V g) const {
         V half = nearest_integer(n * scalar<V>(0.5));  // two steps: 2^n alone may be out of range
-        return fraction * v * power_of_two(half) * g * power_of_two(n - half);
+        return mul_add_once(fraction, v, low * v) * power_of_two(half) * g * power_of_two(n - half);
     }
     INFINIOP_INLINE V times(V v) const { return times(v, splat<V>(1)); }
     INFINIOP_INLINE double_word<V> value() const { return {times(splat<V>(1)), low * power_of_two(at_least(n, -100))}; }
@@ -88,20 +98,22 @@ template <class V> INFINIOP_INLINE scaled_exp<V> exp_of_sum(V hi, V lo) {
     auto vanishes = hi < splat<V>(format<V>::exp_lowest);
     hi = at_least(hi, format<V>::exp_lowest);
     V n = nearest_integer(hi * S(1.44269504088896340736));
-    V r = mul_add(n, splat<V>(-format<V>::ln2_hi), hi);
-    r = mul_add(n, splat<V>(-format<V>::ln2_lo), r) + lo;
+    V whole = mul_add(n, splat<V>(-format<V>::ln2_hi), hi);  // exact
+    V correction = mul_add(n, splat<V>(-format<V>::ln2_lo), lo);
+    V r = whole + correction;
     V rest = mul_add(r * r, exp_tail(r), r);
     V fraction = S(1) + rest;
-    return {select(vanishes, V{}, fraction), rest - (fraction - S(1)), n};
+    V low = (rest - (fraction - S(1))) + (correction - (r - whole));
+    return {select(vanishes, V{}, fraction), select(vanishes, V{}, low), n};
 }
 
 // (1 - Phi(a) - a phi(a)) exp(a^2/2) for a >= 0, to about two ulp also around its zero at 0.7518, which is
-// factored out. Exactly 1/2 at a = 0.
+// factored out.
 template <class V> INFINIOP_INLINE V scaled_gelu_tail(V a) {
     typedef scalar<V> S;
     typedef coefficients<S> C;
     V s = (a - C::gelu_tail_k) / (a + C::gelu_tail_k);
-    V quotient = mul_add(S(1) + s, gelu_tail(s), splat<V>(C::gelu_tail_at_0));
+    V quotient = mul_add(S(1) - s, gelu_tail(s), splat<V>(C::gelu_tail_limit));
     return ((C::gelu_tail_zero_hi - a) + C::gelu_tail_zero_lo) * quotient;
 }
 

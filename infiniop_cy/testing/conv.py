@@ -1,0 +1,188 @@
+"""Convolutions to try conv_backward on, and its float64 reference.
+
+One sum per tap k, over a padded copy P of input; g = grad_output, w = weight, o = output pixel:
+
+    forward      y[n, co, o]                       = sum over ci, k  P[n, ci, o*stride + k*dilation] * w[co, ci, k]
+    grad_input   P'[n, ci, o*stride + k*dilation] += sum over co     g[n, co, o] * w[co, ci, k], padding cut off after
+    grad_weight  w'[co, ci, k]                     = sum over n, o   g[n, co, o] * P[n, ci, o*stride + k*dilation]
+    grad_bias    b'[co]                            = sum over n, o   g[n, co, o]
+
+co and ci count inside one group. The zeros of P are data to grad_weight (0 * inf is NaN); an inf weight never meets
+them in grad_input, which has only the terms that exist.
+"""
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from infiniop_cy.testing.cases import dtype_of
+
+
+def _per_axis(value, axes):
+    return (value,) * axes if isinstance(value, int) else tuple(value)
+
+
+def _taps(kernel, out, stride, dilation):
+    """(k, the part of P that meets tap k) for every tap."""
+    for k in np.ndindex(*kernel):
+        yield k, (..., *(slice(i * d, i * d + (o - 1) * s + 1, s) for i, o, s, d in zip(k, out, stride, dilation)))
+
+
+def _padded(input, padding_pairs):
+    """P, and the slices of it that are input."""
+    shape = [n + before + after for n, (before, after) in zip(input.shape[2:], padding_pairs)]
+    padded = np.zeros((*input.shape[:2], *shape))
+    inside = (..., *(slice(before, before + n) for n, (before, _) in zip(input.shape[2:], padding_pairs)))
+    padded[inside] = input
+    return padded, inside
+
+
+def _grouped(array, groups):
+    """(n, channels, *pixels) as (groups, n, channels of one group, pixels)."""
+    n, channels, *pixels = array.shape
+    return array.reshape(n, groups, channels // groups, prod(pixels)).swapaxes(0, 1)
+
+
+def _grouped_weight(weight, groups):
+    """(cout, ...) as (groups, 1, cout of one group, ...) in float64."""
+    return weight.astype(float).reshape(groups, 1, weight.shape[0] // groups, *weight.shape[1:])
+
+
+def _ungrouped(array, pixels):
+    """The inverse of _grouped."""
+    groups, n, channels, _ = array.shape
+    return array.swapaxes(0, 1).reshape(n, groups * channels, *pixels)
+
+
+def reference_conv_forward(input, weight, stride, padding_pairs, dilation, groups):
+    """The convolution in float64. stride, dilation: one number per spatial axis; padding_pairs: one pair."""
+    padded, _ = _padded(input.astype(float), padding_pairs)
+    out = tuple((n - d * (k - 1) - 1) // s + 1
+                for n, k, s, d in zip(padded.shape[2:], weight.shape[2:], stride, dilation))
+    w = _grouped_weight(weight, groups)
+    result = np.zeros((input.shape[0], weight.shape[0], *out))
+    for k, part in _taps(weight.shape[2:], out, stride, dilation):
+        result += _ungrouped(w[(..., *k)] @ _grouped(padded[part], groups), out)
+    return result
+
+
+def reference_conv_backward(grad_output, input, weight, stride, padding_pairs, dilation, groups):
+    """(grad_input, grad_weight, grad_bias) in float64; arguments as for reference_conv_forward."""
+    g = grad_output.astype(float)
+    padded, inside = _padded(input.astype(float), padding_pairs)
+    w = _grouped_weight(weight, groups)
+    out = g.shape[2:]
+    grad_padded, grad_weight = np.zeros_like(padded), np.zeros_like(w)
+    by_group = _grouped(g, groups)
+    for k, part in _taps(weight.shape[2:], out, stride, dilation):
+        tap = (..., *k)
+        grad_padded[part] += _ungrouped(w[tap].swapaxes(2, 3) @ by_group, out)
+        grad_weight[tap] = (by_group @ _grouped(padded[part], groups).swapaxes(2, 3)).sum(axis=1, keepdims=True)
+    return grad_padded[inside], grad_weight.reshape(weight.shape), g.sum(axis=(0, *range(2, g.ndim)))
+
+
+class ConvData(NamedTuple):
+    """The arrays of a case, in the order of conv_backward."""
+
+    grad_output: np.ndarray
+    input: np.ndarray
+    weight: np.ndarray
+
+
+@dataclass(frozen=True)
+class ConvCase:
+    """A convolution. cin, cout: channels of all groups together; stride, padding, dilation: a number or one per
+    axis; padding also one (before, after) pair per axis."""
+
+    name: str
+    batch: int
+    groups: int
+    cin: int
+    cout: int
+    size: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: int | tuple[int, ...] = 1
+    padding: int | tuple[int, ...] | tuple[tuple[int, int], ...] = 0
+    dilation: int | tuple[int, ...] = 1
+
+    @property
+    def geometry(self):
+        """(stride, padding pairs, dilation, groups), as the references take them."""
+        axes = len(self.size)
+        pairs = tuple((p, p) if isinstance(p, int) else tuple(p) for p in _per_axis(self.padding, axes))
+        return _per_axis(self.stride, axes), pairs, _per_axis(self.dilation, axes), self.groups
+
+    @property
+    def keywords(self):
+        """The geometry as keywords of conv_backward."""
+        return dict(zip(("stride", "padding", "dilation", "groups"), self.geometry))
+
+    @property
+    def out_size(self):
+        stride, pairs, dilation, _ = self.geometry
+        return tuple((n + sum(p) - d * (k - 1) - 1) // s + 1
+                     for n, k, s, p, d in zip(self.size, self.kernel, stride, pairs, dilation))
+
+    @property
+    def shapes(self):
+        """(grad_output, input, weight)."""
+        return ((self.batch, self.cout, *self.out_size), (self.batch, self.cin, *self.size),
+                (self.cout, self.cin // self.groups, *self.kernel))
+
+    @property
+    def terms(self):
+        """Products, or summands, in one element of (grad_input, grad_weight, grad_bias), at most."""
+        pixels = self.batch * prod(self.out_size)
+        return self.cout // self.groups * prod(self.kernel), pixels, pixels
+
+    @property
+    def flops(self):
+        """Of grad_input and of grad_weight, each: a multiplication and an addition per tap, padding included."""
+        return 2 * self.batch * self.cout * prod(self.out_size) * (self.cin // self.groups) * prod(self.kernel)
+
+    def __str__(self):
+        return self.name
+
+
+CONV_CASES = {case.name: case for case in (
+    ConvCase("1d", 2, 1, 3, 4, (17,), (3,)),
+    ConvCase("1d-dilated", 3, 1, 4, 2, (40,), (5,), 1, 4, 2),
+    ConvCase("2d", 2, 1, 3, 4, (9, 11), (3, 3), 1, 1),
+    ConvCase("2d-stride", 2, 1, 3, 5, (13, 10), (3, 2), (2, 3), (1, 0)),
+    ConvCase("2d-1x1", 2, 1, 8, 12, (7, 7), (1, 1)),
+    ConvCase("2d-1x1-stride", 2, 1, 5, 3, (7, 8), (1, 1), 2),
+    ConvCase("2d-groups", 2, 3, 6, 9, (8, 7), (3, 3), 1, 1),
+    ConvCase("2d-depthwise", 2, 8, 8, 16, (10, 9), (3, 3), 1, 1),
+    ConvCase("2d-dilated", 1, 2, 4, 4, (15, 14), (3, 3), (3, 2), 2, (2, 3)),
+    ConvCase("2d-asymmetric", 2, 1, 3, 2, (8, 9), (3, 4), (2, 1), ((0, 2), (3, 1))),
+    ConvCase("2d-one-sided", 2, 1, 2, 3, (5, 6), (2, 3), 1, ((4, 0), (0, 5))),
+    ConvCase("2d-padding-over-kernel", 2, 1, 2, 3, (4, 3), (2, 3), (2, 1), (5, 7)),
+    ConvCase("2d-stride-over-kernel", 2, 1, 3, 2, (14, 15), (2, 3), (5, 4)),
+    ConvCase("2d-stride-over-input", 3, 1, 2, 4, (4, 5), (3, 2), (9, 100), (1, 0)),
+    ConvCase("2d-kernel-is-image", 4, 1, 6, 5, (5, 4), (5, 4)),
+    ConvCase("3d", 2, 1, 2, 3, (4, 5, 6), (2, 3, 3), 1, 1),
+    ConvCase("3d-everything", 2, 2, 4, 6, (7, 6, 9), (3, 2, 3), (2, 1, 3), ((1, 2), (0, 1), (3, 0)), (1, 3, 2)),
+    ConvCase("tiny-images", 70, 1, 3, 5, (3, 2), (2, 2), 1, (1, 0)),  # panels span samples
+    ConvCase("tiny-images-stride", 41, 2, 4, 4, (3, 3), (2, 2), 2, 1),
+    ConvCase("long-image", 2, 1, 2, 3, (1500,), (3,), 2, 1),  # several panels of pixels per sample
+    ConvCase("large-image", 2, 1, 3, 2, (31, 29), (3, 3), 1, 1),
+    ConvCase("many-channels", 2, 1, 70, 61, (6, 7), (3, 3), 1, 1),  # several tiles of grad_weight each way
+    ConvCase("many-columns", 1, 1, 3, 50, (20, 21), (9, 9), 1, 4),
+    ConvCase("grouped-tiles", 1, 2, 46, 100, (17, 17), (3, 3), 1, 1),
+    ConvCase("batch-0", 0, 1, 3, 4, (8, 8), (3, 3), 1, 1),
+    ConvCase("no-input-channels", 2, 1, 0, 4, (5, 5), (3, 3), 1, 1),
+    ConvCase("no-output-channels", 2, 1, 3, 0, (5, 5), (3, 3), 1, 1),
+    ConvCase("no-input-pixels", 2, 1, 3, 4, (0, 5), (3, 3), 1, 2),  # windows over padding alone
+    ConvCase("one-pixel", 1, 1, 1, 1, (1,), (1,)),
+)}
+
+
+def make_case(case, dtype, rng, integers=True):
+    """The case's arrays. integers: from -8 to 8, so that every partial sum is exact in the compute type (a product
+    is at most 64, and 2**24 is 262,144 of them) and == holds against the reference rounded once; 16-bit
+    results do get rounded. Otherwise normally distributed."""
+    def values(shape):
+        numbers = rng.integers(-8, 9, shape) if integers else rng.standard_normal(shape)
+        return np.asarray(numbers, float).astype(dtype_of(dtype))
+    return ConvData(*map(values, case.shapes))
