@@ -4,7 +4,7 @@ import pytest
 from hypothesis import settings
 
 # Examples are derived from the test alone: a failure in CI is the failure at home.
-settings.register_profile("default", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("default", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("default")
 
 

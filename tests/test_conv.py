@@ -1,0 +1,430 @@
+"""conv_backward: the right values, the same bits everywhere, and nothing written that should not be."""
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import infiniop_cy as iop
+from infiniop_cy.testing import DTYPES, LAYOUTS, arrange, dtype_of, random_values, same_bits, ulp_of
+from infiniop_cy.testing.conv import (
+    CONV_CASES,
+    ConvCase,
+    make_case,
+    reference_conv_backward,
+    reference_conv_forward,
+)
+
+GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
+MASKS = tuple(product((False, True), repeat=3))
+ALL = tuple(CONV_CASES.values())
+FEW = tuple(CONV_CASES[name] for name in ("1d-dilated", "2d-groups", "2d-stride", "3d-everything", "tiny-images",
+                                          "large-image", "many-channels"))
+SYMMETRIC = tuple(case for case in ALL if all(before == after for before, after in case.geometry[1]))
+CUT = tuple(case for case in ALL if case.batch > 1)
+
+each_case = pytest.mark.parametrize("case", ALL, ids=str)
+few_cases = pytest.mark.parametrize("case", FEW, ids=str)
+symmetric_cases = pytest.mark.parametrize("case", SYMMETRIC, ids=str)
+each_dtype = pytest.mark.parametrize("dtype", DTYPES)
+each_float = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+def conv(case, data, **keywords):
+    return iop.conv_backward(*data, **case.keywords, **keywords)
+
+
+def blanks(case, dtype, layout="contiguous"):
+    """Outputs full of NaN: a pixel that is not written shows."""
+    shapes = (*case.shapes[1:], (case.cout,))
+    return tuple(arrange(np.full(shape, np.nan, dtype_of(dtype)), layout) for shape in shapes)
+
+
+def random_outs(case, dtype, rng):
+    return tuple(random_values(rng, out.shape, dtype) for out in blanks(case, dtype))
+
+
+def copies(arrays):
+    return tuple(a.copy() for a in arrays)
+
+
+def check_same(got, expected, call=""):
+    """Bit for bit; None for None."""
+    for name, a, b in zip(GRADIENTS, got, expected):
+        assert (a is None) == (b is None)
+        if a is not None and not same_bits(a, b):
+            where = np.argwhere(~((a == b) | ((a != a) & (b != b))))
+            raise AssertionError(f"{call} {name}: {len(where)} of {a.size} differ, first at {where[:3].tolist()}")
+
+
+def check_values(got, reference, call):
+    """== with the reference rounded once, NaN equal to NaN."""
+    for name, a, exact in zip(GRADIENTS, got, reference):
+        assert a.shape == exact.shape
+        with np.errstate(invalid="ignore"):
+            rounded = exact.astype(a.dtype).astype(float)
+        np.testing.assert_array_equal(a.astype(float), rounded, f"{call} {name}")
+
+
+def channels_last(values):
+    """NHWC in memory, NCHW in indices."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(values, 1, -1)), -1, 1) if values.ndim > 2 else values.copy()
+
+
+# ---- values
+
+@pytest.mark.parametrize("name", ["1d-dilated", "2d-one-sided", "2d-stride-over-input", "3d-everything"])
+def test_reference_is_the_definition(name, rng):
+    """The sums of conv.py written as loops over single products."""
+    case = CONV_CASES[name]
+    g, x, w = make_case(case, "float64", rng)
+    stride, pairs, dilation, groups = case.geometry
+    y, gx, gw = np.zeros_like(g), np.zeros_like(x), np.zeros_like(w)
+    for (n, co, *o), (ci, *k) in product(np.ndindex(g.shape), np.ndindex(w.shape[1:])):
+        i = [a * s + b * d - p for a, s, b, d, (p, _) in zip(o, stride, k, dilation, pairs)]
+        if all(0 <= a < size for a, size in zip(i, case.size)):
+            here = (n, co // (case.cout // groups) * w.shape[1] + ci, *i)
+            tap, pixel = (co, ci, *k), (n, co, *o)
+            y[pixel] += x[here] * w[tap]
+            gx[here] += g[pixel] * w[tap]
+            gw[tap] += g[pixel] * x[here]
+    np.testing.assert_array_equal(reference_conv_forward(x, w, *case.geometry), y)
+    for got, expected in zip(reference_conv_backward(g, x, w, *case.geometry), (gx, gw, g.swapaxes(0, 1).reshape(
+            case.cout, -1).sum(axis=1))):
+        np.testing.assert_array_equal(got, expected)
+
+
+@each_case
+@each_dtype
+def test_exact(case, dtype, rng):
+    data = make_case(case, dtype, rng)
+    before, outs = copies(data), blanks(case, dtype)
+    got = conv(case, data, out=outs)
+    assert all(a is b for a, b in zip(got, outs))
+    check_values(got, reference_conv_backward(*before, *case.geometry), case)
+    check_same(conv(case, data), got)
+    assert all(map(same_bits, data, before)), "an input was changed"
+
+
+@st.composite
+def geometries(draw):
+    axes, groups = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+
+    def each(strategy):
+        return tuple(draw(strategy) for _ in range(axes))
+    kernel, dilation = each(st.integers(1, 4)), each(st.integers(1, 3))
+    pairs = each(st.tuples(st.integers(0, 5), st.integers(0, 5)))
+    least = [max(0, d * (k - 1) + 1 - sum(p)) for k, d, p in zip(kernel, dilation, pairs)]
+    size = tuple(n + draw(st.integers(0, 4)) for n in least)
+    return ConvCase("drawn", draw(st.integers(0, 5)), groups, groups * draw(st.integers(0, 5)),
+                    groups * draw(st.integers(0, 5)), size, kernel, each(st.sampled_from((1, 2, 3, 11))), pairs, dilation)
+
+
+@settings(max_examples=150)
+@given(geometries(), st.sampled_from(DTYPES), st.sampled_from((*LAYOUTS,)), st.integers(1, 3), st.integers(0, 9))
+def test_any_geometry(case, dtype, layout, num_threads, seed):
+    data = make_case(case, dtype, np.random.default_rng(seed))
+    got = conv(case, [arrange(a, layout) for a in data], out=blanks(case, dtype, layout), num_threads=num_threads)
+    check_values(got, reference_conv_backward(*data, *case.geometry), case)
+
+
+@each_case
+def test_adjoint(case, rng):
+    """<conv(x, w), g> = <x, grad_input> = <w, grad_weight>; integers, so exactly."""
+    g, x, w = make_case(case, "float64", rng)
+    got = conv(case, (g, x, w))
+    product = np.vdot(reference_conv_forward(x, w, *case.geometry), g)
+    assert (np.vdot(x, got.grad_input), np.vdot(w, got.grad_weight)) == (product, product)
+
+
+@each_case
+@each_dtype
+def test_accuracy(case, dtype, rng):
+    """|error| <= K*u*sum|a||b|: K fused multiply-adds in any order round K times by at most u = eps/2 of a partial
+    sum, which sum|a||b| bounds; twice in float64, whose reference rounds as often. 16 bits: and half an ulp."""
+    data = make_case(case, dtype, rng, integers=False)
+    reference = reference_conv_backward(*data, *case.geometry)
+    sizes = reference_conv_backward(*map(np.abs, data), *case.geometry)
+    eps = np.finfo(np.float64 if dtype == "float64" else np.float32).eps
+    for name, got, exact, size, terms in zip(GRADIENTS, conv(case, data), reference, sizes, case.terms):
+        bound = terms * eps / 2 * size * (2 if dtype == "float64" else 1)
+        if dtype in ("float16", "bfloat16"):
+            bound += ulp_of(np.abs(exact) + bound, dtype) / 2
+        excess = np.abs(got.astype(float) - exact) - bound
+        assert (excess <= 0).all(), f"{case} {name}: {excess.max()} over the bound"
+
+
+@each_case
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("accumulate", [False, True], ids=["overwrite", "accumulate"])
+def test_16_bit_results_are_float32_ones_rounded_once(case, dtype, accumulate, rng):
+    data, old = make_case(case, dtype, rng, integers=False), random_outs(case, dtype, rng)
+    wide = conv(case, [a.astype(np.float32) for a in data], out=[a.astype(np.float32) for a in old],
+                accumulate=accumulate)
+    got = conv(case, data, out=old, accumulate=accumulate)
+    check_same(got, [a.astype(dtype_of(dtype)) for a in wide], case)
+
+
+@each_case
+@each_dtype
+@pytest.mark.parametrize("where", ["grad_output", "input", "weight"])
+def test_inf_and_nan_reach_what_they_touch(case, dtype, where, rng):
+    """Weights' inf and NaN never meet padding; in grad_weight padding is a 0 like any other."""
+    data = make_case(case, dtype, rng)
+    target = getattr(data, where)
+    for value in (np.inf, -np.inf, np.nan):
+        if target.size:
+            target.flat[rng.integers(target.size)] = value
+    with np.errstate(invalid="ignore"):
+        reference = reference_conv_backward(*data, *case.geometry)
+    check_values(conv(case, data), reference, case)
+
+
+# ---- parameters
+
+@pytest.mark.parametrize(("kernel", "padding", "pairs"), [
+    ((3, 2), 2, ((2, 2), (2, 2))), ((3, 2), (1, 3), ((1, 1), (3, 3))), ((3, 2), np.array([1, 3]), ((1, 1), (3, 3))),
+    ((3, 2), ((1, 0), 2), ((1, 0), (2, 2))), ((3, 2), [[0, 2], [1, 4]], ((0, 2), (1, 4))),
+    ((3, 2), "valid", ((0, 0), (0, 0))), ((3, 2), "same", ((2, 2), (1, 2))), ((1, 4), "same", ((0, 0), (4, 5))),
+    ((3,), 1, ((1, 1),)), ((3,), (2,), ((2, 2),)), ((3,), [(2, 1)], ((2, 1),)),
+    ((2, 3, 1), "same", ((1, 1), (3, 3), (0, 0))),
+], ids=str)
+def test_padding_forms(kernel, padding, pairs, rng):
+    dilation = (2, 3, 1)[:len(kernel)]
+    case = ConvCase("padding", 2, 1, 3, 4, (9, 10, 3)[:len(kernel)], kernel, 1, pairs, dilation)
+    data = make_case(case, "float32", rng)
+    expected = conv(case, data)
+    check_same(iop.conv_backward(*data, padding=padding, dilation=dilation), expected)
+    if isinstance(padding, str) and padding == "same":
+        assert case.out_size == case.size
+
+
+@pytest.mark.parametrize("two", [2, (2, 2), [2, 2], np.int32(2), np.array([2, 2])], ids=repr)
+def test_number_forms(two, rng):
+    """An integer or one per axis, for the function and the descriptor."""
+    case = ConvCase("forms", 2, 1, 3, 4, (9, 8), (3, 2), 2, 2, 2)
+    data, outs = make_case(case, "float32", rng), blanks(case, "float32")
+    expected = conv(case, data)
+    check_same(iop.conv_backward(*data, stride=two, padding=two, dilation=two), expected)
+    with iop.Handle() as handle:
+        tensors, bias = map(iop.TensorDescriptor.from_array, data), iop.TensorDescriptor((4,), "float32")
+        op = iop.ConvBackwardDescriptor(handle, *tensors, bias, two, two, two, 1)
+        op.calculate(iop.empty_workspace(handle, op.workspace_size), *outs, *data)
+    check_same(outs, expected)
+
+
+@few_cases
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+def test_output_mask(case, mask, rng):
+    data = make_case(case, "float32", rng, integers=False)
+    expected = [a if wanted else None for a, wanted in zip(conv(case, data), mask)]
+    check_same(conv(case, data, output_mask=mask), expected, case)
+
+
+# ---- memory
+
+@few_cases
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("layout", [*LAYOUTS, "channels last"])
+def test_layout(case, dtype, layout, rng):
+    """Inputs and outputs in any strides: the bits of contiguous ones, and nothing written between the elements."""
+    lay = channels_last if layout == "channels last" else lambda a: arrange(a, layout)
+    data = make_case(case, dtype, rng, integers=False)
+    expected = conv(case, data)
+    check_same(conv(case, map(lay, data)), expected, case)
+    outs = tuple(map(lay, blanks(case, dtype)))
+    for inputs in (data, tuple(map(lay, data))):
+        got = conv(case, inputs, out=outs)
+        assert all(a is b for a, b in zip(got, outs))
+        check_same(got, expected, case)
+    for out in outs:
+        out[...] = 0
+        while isinstance(out.base, np.ndarray):
+            out = out.base
+        assert not out.astype(float).any(), "written outside of the elements"
+
+
+@few_cases
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("where", ["grad_output", "input", "weight"])
+def test_broadcast_input(case, where, axis, rng):
+    """Stride 0 gives the bits of a contiguous copy."""
+    data = make_case(case, "float32", rng, integers=False)
+    array = getattr(data, where)
+    repeated = np.broadcast_to(array.take([0], axis), array.shape)
+    check_same(conv(case, data._replace(**{where: repeated})), conv(case, data._replace(**{where: repeated.copy()})))
+
+
+@pytest.mark.parametrize("accumulate", [False, True], ids=["overwrite", "accumulate"])
+@pytest.mark.parametrize("offset", [0, 1, -1, 30])
+@pytest.mark.parametrize("gradient", [0, 1, 2], ids=GRADIENTS)
+@pytest.mark.parametrize("where", ["grad_output", "input", "weight"])
+def test_out_that_overlaps_an_input(where, gradient, offset, accumulate, rng):
+    """As if there were no overlap."""
+    case = CONV_CASES["2d"]
+    data, outs = make_case(case, "float32", rng), [None] * 3
+    mask = tuple(i == gradient for i in range(3))
+    shape, source = blanks(case, "float32")[gradient].shape, getattr(data, where)
+    memory = rng.standard_normal(2000).astype(np.float32)
+    shared = memory[500:500 + source.size].reshape(source.shape)
+    shared[...] = source
+    start = 500 + offset
+    outs[gradient] = memory[start:start + np.prod(shape)].reshape(shape)
+    apart = [None if out is None else out.copy() for out in outs]
+    expected = conv(case, data, output_mask=mask, out=apart, accumulate=accumulate)
+    check_same(conv(case, data._replace(**{where: shared}), output_mask=mask, out=outs, accumulate=accumulate), expected)
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (0, 2), (1, 2)])
+def test_outs_that_overlap_each_other(first, second, rng):
+    case = CONV_CASES["2d"]
+    outs, memory = list(blanks(case, "float32")), np.full(3000, 7, np.float32)
+    for i, start in ((first, 0), (second, outs[first].size - 1)):
+        outs[i] = memory[start:start + outs[i].size].reshape(outs[i].shape)
+    with pytest.raises(iop.BadParam, match=f"{GRADIENTS[second]} overlaps {GRADIENTS[first]}"):
+        conv(case, make_case(case, "float32", rng), out=outs)
+    assert (memory == 7).all()
+    outs[second] = blanks(case, "float32")[second]
+    conv(case, make_case(case, "float32", rng), out=outs)  # the same call without the overlap
+
+
+# ---- accumulation, batches, threads
+
+@each_case
+@each_float
+def test_accumulate_adds_to_grad_input(case, dtype, rng):
+    data, old = make_case(case, dtype, rng, integers=False), random_outs(case, dtype, rng)
+    expected = old[0] + conv(case, data).grad_input
+    got = conv(case, data, out=old, accumulate=True)
+    assert got.grad_input is old[0]
+    assert same_bits(got.grad_input, expected)
+
+
+@pytest.mark.parametrize("case", CUT, ids=str)
+@each_float
+def test_batch_cut_anywhere(case, dtype, rng):
+    """Pieces of the batch, accumulated, give the bits of the whole."""
+    data = make_case(case, dtype, rng, integers=False)
+    whole = conv(case, data)
+    for cuts in ([1], [case.batch // 2], [case.batch - 1], [0, 1, case.batch - 1], [*range(1, case.batch)]):
+        outs = [None, *blanks(case, dtype)[1:]]
+        for first, last in zip([0, *cuts], [*cuts, case.batch]):
+            conv(case, [data.grad_output[first:last], data.input[first:last], data.weight], out=outs,
+                 output_mask=(False, True, True), accumulate=first > 0)
+        check_same(outs, [None, *whole[1:]], f"{case} cut at {cuts}")
+
+
+@each_dtype
+def test_empty_batch(dtype, rng):
+    """Nothing to add: zeros, or what was there."""
+    case = CONV_CASES["batch-0"]
+    data, outs = make_case(case, dtype, rng), blanks(case, dtype)
+    conv(case, data, out=outs)
+    assert all((out == 0).all() for out in outs)
+    old = random_outs(case, dtype, rng)
+    check_same(conv(case, data, out=copies(old), accumulate=True), old)
+
+
+@each_case
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_threads_do_not_change_bits(case, dtype, rng):
+    data = make_case(case, dtype, rng, integers=False)
+    expected = conv(case, data, num_threads=1)
+    for n in (2, 3, 7):
+        check_same(conv(case, data, num_threads=n), expected, f"{case} num_threads={n}")
+
+
+# ---- descriptors
+
+GUARD, FILL = 64, 0xA5
+
+
+def guarded(shape, dtype, shift=0):
+    """An array of FILL bytes between two guards, and the memory of all three."""
+    dtype = np.dtype(dtype)
+    size = int(np.prod(shape)) * dtype.itemsize
+    memory = np.full(size + 2 * GUARD, FILL, np.uint8)
+    return memory[GUARD + shift:GUARD + shift + size].view(dtype).reshape(shape), memory
+
+
+def check_guards(arrays, memories):
+    for array, memory in zip(arrays, memories):
+        array.view(np.uint8)[...] = FILL
+        assert (memory == FILL).all(), "written outside of the array"
+
+
+def describe(case, arrays):
+    """A descriptor whose handle and tensor descriptors are gone."""
+    stride, pairs, dilation, groups = case.geometry
+    with iop.Handle("cpu") as handle:
+        tensors = [iop.TensorDescriptor.from_array(a) for a in arrays]
+        bias = iop.TensorDescriptor((case.cout,), tensors[0].dtype)
+        op = iop.ConvBackwardDescriptor(handle, *tensors, bias, [p for p, _ in pairs], stride, dilation, groups)
+    del handle, tensors, bias
+    return op
+
+
+@symmetric_cases
+@each_dtype
+@pytest.mark.parametrize("form", ["arrays", "addresses"])
+def test_descriptor_is_the_function(case, dtype, form, rng):
+    data = make_case(case, dtype, rng, integers=False)
+    before, expected = copies(data), conv(case, data)
+    op = describe(case, data)
+    outs, memories = zip(*(guarded(a.shape, a.dtype) for a in expected))
+    workspace, workspace_memory = guarded(op.workspace_size, np.uint8, shift=1)  # at any address
+    arrays = (workspace, *outs, *data)
+    op.calculate(*(a.ctypes.data for a in arrays) if form == "addresses" else arrays)
+    check_same(outs, expected, case)
+    check_guards((*outs, workspace), (*memories, workspace_memory))
+    assert all(map(same_bits, data, before)), "an input was changed"
+
+
+@few_cases
+def test_descriptor_of_strided_inputs(case, rng):
+    case = ConvCase(**{**vars(case), "padding": 1})
+    data = make_case(case, "float32", rng, integers=False)
+    for lay in (channels_last, LAYOUTS["reversed"], LAYOUTS["every other"]):
+        laid, outs = tuple(map(lay, data)), blanks(case, "float32")
+        op = describe(case, laid)
+        op.calculate(iop.empty_workspace(iop.Handle(), op.workspace_size), *outs, *laid)
+        check_same(outs, conv(case, data), case)
+
+
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+def test_descriptor_skips_none(mask, rng):
+    case = CONV_CASES["2d-groups"]
+    data = make_case(case, "float32", rng)
+    op, outs = describe(case, data), [a if wanted else None for a, wanted in zip(blanks(case, "float32"), mask)]
+    op.calculate(iop.empty_workspace(iop.Handle(), op.workspace_size), *outs, *data)
+    check_same(outs, conv(case, data, output_mask=mask))
+
+
+@few_cases
+def test_descriptor_in_four_threads(case, rng):
+    case = ConvCase(**{**vars(case), "padding": 2})
+    sets = [make_case(case, "float32", rng, integers=False) for _ in range(4)]
+    expected = [conv(case, data) for data in sets]
+    op = describe(case, sets[0])
+
+    def work(i):
+        for _ in range(5):
+            outs = blanks(case, "float32")
+            op.calculate(iop.empty_workspace(iop.Handle(), op.workspace_size), *outs, *sets[i])
+            check_same(outs, expected[i], case)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+
+
+@few_cases
+def test_workspace_too_small(case, rng):
+    case = ConvCase(**{**vars(case), "padding": 2})
+    data = make_case(case, "float32", rng)
+    op, outs = describe(case, data), random_outs(case, "float32", rng)
+    before = copies(outs)
+    for workspace in (None, 0, np.empty(op.workspace_size - 1, np.uint8)):
+        with pytest.raises(iop.InsufficientWorkspace, match=str(op.workspace_size)):
+            op.calculate(workspace, *outs, *data)
+    check_same(outs, before)

@@ -1,0 +1,206 @@
+"""The descriptor flow: handle, tensor descriptors, operator descriptor, workspace, calculate, destroy."""
+import gc
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import infiniop_cy as iop
+from infiniop_cy.descriptors import DESCRIPTORS
+from infiniop_cy.testing import CASES, DTYPES, LAYOUTS, SHAPES, arrange, dtype_of, random_values, same_bits
+
+CLASS_OF = {cls.row.name: cls for cls in DESCRIPTORS.values()}
+each_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+@pytest.fixture
+def handle():
+    with iop.Handle("cpu") as opened:
+        yield opened
+
+
+def describe(*arrays):
+    return [iop.TensorDescriptor.from_array(a) for a in arrays]
+
+
+@each_case
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", ["0-d", "empty", "4-d", "parallel"])
+def test_equals_the_function(case, dtype, layout, shape, handle, rng):
+    g, x = (arrange(random_values(rng, SHAPES[shape], dtype), layout) for _ in range(2))
+    out = arrange(np.zeros_like(np.array(g)), layout)
+    tensors = describe(out, x, g)
+    op = CLASS_OF[case.row.name](handle, *tensors, **case.parameters)
+    del tensors
+    gc.collect()
+    workspace = iop.empty_workspace(handle, op.workspace_size)
+    op.calculate(workspace, out, x, g, stream=None)
+    assert same_bits(np.array(out), case(g, x))
+    out[...] = 0
+    op.calculate(workspace, *(a.ctypes.data for a in (out, x, g)))  # addresses, like C's void *
+    assert same_bits(np.array(out), case(g, x))
+    op.calculate(None, g, x, g)  # in place
+    assert same_bits(np.array(g), np.array(out))
+    op.destroy()
+
+
+@each_case
+def test_broadcast_by_strides(case, handle, rng):
+    g, x = random_values(rng, (4,), "float32"), random_values(rng, (5, 1), "float32")
+    out = np.zeros((5, 4), np.float32)
+    tensors = (iop.TensorDescriptor((5, 4), "float32"), iop.TensorDescriptor((5, 4), "float32", (1, 0)),
+               iop.TensorDescriptor((5, 4), "float32", (0, 1)))
+    with CLASS_OF[case.row.name](handle, *tensors, **case.parameters) as op:
+        op.calculate(None, out, x, g)  # the memory that the descriptors address
+    assert same_bits(out, case(g, x))
+
+
+def test_one_descriptor_from_many_threads(handle, rng):
+    t = iop.TensorDescriptor((300, 201), "float32")
+    op = iop.GeluBackwardDescriptor(handle, t, t, t)
+
+    def run(seed):
+        local = np.random.default_rng(seed)
+        g, x = (random_values(local, (300, 201), "float32") for _ in range(2))
+        out = np.empty_like(g)
+        op.calculate(None, out, x, g)
+        return same_bits(out, iop.gelu_backward(g, x))
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(run, range(40)))
+
+
+def test_tensor_descriptor():
+    t = iop.TensorDescriptor((2, 3), np.float16)
+    assert (t.shape, t.strides, t.ndim, t.dtype, t.dtype_name) == ((2, 3), (3, 1), 2, np.float16, "float16")
+    assert t == iop.TensorDescriptor([2, 3], "float16", strides=[3, 1])
+    assert t != iop.TensorDescriptor((2, 3), "float16", strides=(1, 2))
+    assert hash(t) == hash(iop.TensorDescriptor((2, 3), "float16"))
+    assert iop.TensorDescriptor((), "float32").strides == ()
+    assert iop.TensorDescriptor((4,), "bfloat16").dtype == dtype_of("bfloat16")
+    assert iop.TensorDescriptor.from_array(np.zeros((4, 6))[::-1, ::2]).strides == (-6, 2)
+    assert eval(repr(t), {"TensorDescriptor": iop.TensorDescriptor}) == t
+    with pytest.raises(AttributeError):
+        t.shape = (1,)
+
+
+@pytest.mark.parametrize(("exception", "message", "arguments"), [
+    (iop.BadTensorShape, "length -1 on axis 1", ((2, -1), "float32")),
+    (iop.BadTensorShape, "expected a sequence of integers", ((1.5,), "float32")),
+    (iop.BadTensorShape, "65 dimensions, expected at most 64", ((1,) * 65, "float32")),
+    (iop.BadParam, "do not fit in 63 bits", ((2**40, 2**40), "float32")),
+    (iop.BadParam, "do not fit in 63 bits", ((4, 2), "float32", (2**60, 1))),
+    (iop.BadTensorShape, "64-bit", ((2**64,), "float32")),
+    (iop.BadTensorStrides, "2 strides, expected 1", ((2,), "float32", (1, 1))),
+    (iop.BadTensorStrides, "does not fit", ((2,), "float64", (2**62,))),
+    (iop.BadTensorDtype, "unknown dtype", ((2,), "datetime64[s]")),
+    (TypeError, "no such dtype", ((2,), "no such dtype")),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_tensor_descriptor_errors(exception, message, arguments):
+    with pytest.raises(exception, match=message):
+        iop.TensorDescriptor(*arguments)
+
+
+T = iop.TensorDescriptor
+CREATE_ERRORS = [
+    (iop.NullPointer, "handle is None", (None, T((3,), "float32"), T((3,), "float32"), T((3,), "float32"))),
+    (iop.NullPointer, "descriptor of input is None", ("cpu", T((3,), "float32"), None, T((3,), "float32"))),
+    (iop.BadTensorShape, r"input has shape \(4,\), expected \(3,\) to match grad_input",
+     ("cpu", T((3,), "float32"), T((4,), "float32"), T((3,), "float32"))),
+    (iop.BadTensorShape, "grad_output has shape", ("cpu", T((3,), "float32"), T((3,), "float32"), T((1, 3), "float32"))),
+    (iop.BadTensorDtype, "input has dtype float64, expected float32 to match grad_output",
+     ("cpu", T((3,), "float32"), T((3,), "float64"), T((3,), "float32"))),
+    (iop.BadTensorDtype, "grad_output has dtype int32", ("cpu", *[T((3,), "int32")] * 3)),
+    (iop.BadTensorStrides, "grad_input has stride 0 on axis 0", ("cpu", T((3,), "float32", (0,)),
+                                                                T((3,), "float32"), T((3,), "float32"))),
+    (iop.BadTensorStrides, "grad_input overlaps itself", ("cpu", T((3, 3), "float32", (1, 2)),
+                                                         T((3, 3), "float32"), T((3, 3), "float32"))),
+    (TypeError, "expected a TensorDescriptor", ("cpu", (3,), T((3,), "float32"), T((3,), "float32"))),
+    (TypeError, "expected a Handle", (1, T((3,), "float32"), T((3,), "float32"), T((3,), "float32"))),
+]
+
+
+@pytest.mark.parametrize(("exception", "message", "arguments"), CREATE_ERRORS, ids=[r[1] for r in CREATE_ERRORS])
+def test_create_errors(exception, message, arguments, handle):
+    first, *tensors = arguments
+    with pytest.raises(exception, match=message):
+        iop.ReluBackwardDescriptor(handle if first == "cpu" else first, *tensors)
+
+
+def test_parameter_errors(handle):
+    t = T((3,), "float32")
+    with pytest.raises(iop.BadParam, match="at least 0 with self_is_result"):
+        iop.LeakyReluBackwardDescriptor(handle, t, t, t, negative_slope=-1, self_is_result=True)
+    with pytest.raises(iop.BadParam, match="approximate is 'x'"):
+        iop.GeluBackwardDescriptor(handle, t, t, t, approximate="x")
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        iop.ReluBackwardDescriptor(handle, t, t, t, alpha=1)
+
+
+def test_calculate_errors(handle):
+    """Each leaves the output as it was."""
+    t = T((8,), "float32")
+    buffer = np.full(20, 7, np.float32)
+    out, ones = buffer[:8], np.ones(8, np.float32)
+    op = iop.ReluBackwardDescriptor(handle, t, t, t)
+    read_only = np.frombuffer(bytes(32), np.float32)
+    for exception, message, arguments in (
+            (iop.NullPointer, "input is None or 0", (out, None, ones)),
+            (iop.NullPointer, "grad_input is None or 0", (0, ones, ones)),
+            (iop.BadParam, "input overlaps grad_input without being the same", (out, buffer[1:9], ones)),
+            (iop.BadParam, "grad_output overlaps", (out, ones, buffer[4:12])),
+            (iop.BadParam, "read-only", (read_only, ones, ones)),
+            (iop.BadTensorDtype, "grad_output has dtype float64", (out, ones, np.ones(8))),
+            (iop.BadTensorShape, "reaches beyond its memory", (out, ones[:4], ones)),
+            (iop.BadTensorStrides, "input has strides", (out, np.ones(16, np.float32)[::2], ones)),
+            (TypeError, "expected an array or an address", (out, "data", ones))):
+        with pytest.raises(exception, match=message):
+            op.calculate(None, *arguments)
+        np.testing.assert_array_equal(buffer, 7)
+    interleaved = np.zeros(16, np.float32)  # every other element: no byte in common
+    with iop.ReluBackwardDescriptor(handle, *[T((8,), "float32", (2,))] * 2, t) as strided:
+        strided.calculate(None, interleaved[::2], interleaved[1::2], ones)
+    op.destroy()
+    op.destroy()
+    with pytest.raises(iop.NullPointer, match="used after destroy"):
+        op.calculate(None, out, ones, ones)
+    with pytest.raises(iop.NullPointer, match="used after destroy"):
+        op.workspace_size  # noqa: B018
+
+
+def test_handle():
+    assert iop.available_devices()[0] == "cpu"
+    for name in iop.available_devices():
+        iop.Handle(name).destroy()
+    assert (iop.Handle("cpu", 0).device, iop.Handle("auto").device_id) == ("cpu", 0)
+    with pytest.raises(iop.DeviceNotFound):
+        iop.Handle("cpu", 1)
+    with pytest.raises(iop.DeviceNotFound):
+        iop.Handle("cpu", -1)
+    with pytest.raises(iop.DeviceTypeNotSupported):
+        iop.Handle("npu")
+    closed = iop.Handle("cpu")
+    closed.destroy()
+    t = T((3,), "float32")
+    with pytest.raises(iop.DeviceNotInitialized, match="after destroy"):
+        iop.ReluBackwardDescriptor(closed, t, t, t)
+
+
+def test_empty_workspace(handle):
+    assert iop.empty_workspace(handle, 0) is None
+    workspace = iop.empty_workspace(handle, 1000)
+    assert workspace.nbytes == 1000
+    assert workspace.ctypes.data % 64 == 0
+    with pytest.raises(iop.BadParam):
+        iop.empty_workspace(handle, -1)
+
+
+def test_a_descriptor_outlives_its_handle(rng):
+    t = T((5,), "float32")
+    handle = iop.Handle("cpu")
+    op = iop.ReluBackwardDescriptor(handle, t, t, t)
+    handle.destroy()
+    g, x = (random_values(rng, (5,), "float32") for _ in range(2))
+    out = np.empty_like(g)
+    op.calculate(None, out, x, g)
+    assert same_bits(out, iop.relu_backward(g, x))

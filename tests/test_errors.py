@@ -1,0 +1,220 @@
+"""Every rule of SPEC.md's error table: the exception, its status, its message, and that no output changed."""
+import numpy as np
+import pytest
+
+import infiniop_cy as iop
+from infiniop_cy.status import EXCEPTIONS, MESSAGES, Status
+from infiniop_cy.testing import CASES
+
+F = np.float32
+
+
+def ones(*shape, dtype=F):
+    return np.ones(shape, dtype)
+
+
+def out_of(*shape, dtype=F):
+    return np.full(shape, 7, dtype)
+
+
+def overlapping_rows():
+    return np.lib.stride_tricks.as_strided(out_of(10), (3, 4), (8, 4))
+
+
+# (id, exception, message, operator, args, keywords); every array in keywords["out"] must keep its bytes.
+def conv(**given):
+    arguments = {"grad_output": ones(2, 4, 6, 6), "input": ones(2, 3, 8, 8), "weight": ones(4, 3, 3, 3)} | given
+    return [arguments.pop(name) for name in ("grad_output", "input", "weight")], arguments
+
+
+ELEMENTWISE = [
+    ("grad_output None", iop.NullPointer, "grad_output is None", [None, ones(3)], {}),
+    ("input None", iop.NullPointer, "input is None", [ones(3), None], {}),
+    ("shapes", iop.BadTensorShape, r"input has shape \(3, 4\), expected \(3, 5\) to match grad_output",
+     [ones(3, 5), ones(3, 4)], {}),
+    ("out shape", iop.BadTensorShape, r"out has shape \(3,\), expected \(2, 3\)", [ones(2, 3), ones(3)],
+     {"out": out_of(3)}),
+    ("out larger", iop.BadTensorShape, r"out has shape \(2, 3\), expected \(3,\)", [ones(3), ones(3)],
+     {"out": out_of(2, 3)}),
+    ("out with a leading 1", iop.BadTensorShape, r"out has shape \(1, 3\)", [ones(3), ones(3)], {"out": out_of(1, 3)}),
+    ("ints", iop.BadTensorDtype, "grad_output has dtype int64, expected float16, bfloat16, float32 or float64",
+     [ones(3, dtype=np.int64), ones(3)], {}),
+    ("bools", iop.BadTensorDtype, "input has dtype bool", [ones(3), ones(3, dtype=bool)], {}),
+    ("complex", iop.BadTensorDtype, "input has dtype complex64", [ones(3), ones(3, dtype=np.complex64)], {}),
+    ("long double", iop.BadTensorDtype, "grad_output has dtype",
+     [ones(3, dtype=np.longdouble), ones(3, dtype=np.longdouble)], {}),
+    ("objects", iop.BadTensorDtype, "input has dtype object", [ones(3), np.array([None] * 3)], {}),
+    ("strings", iop.BadTensorDtype, "input has dtype", [ones(3), np.array(["a"] * 3)], {}),
+    ("stride 0 out", iop.BadTensorStrides, "out has stride 0 on axis 0 of length 3", [ones(3), ones(3)],
+     {"out": np.lib.stride_tricks.as_strided(out_of(1), (3,), (0,))}),
+    ("self-overlapping out", iop.BadTensorStrides, "out overlaps itself", [ones(3, 4), ones(3, 4)],
+     {"out": overlapping_rows()}),
+    ("read-only out", iop.BadParam, "out is read-only", [ones(3), ones(3)], {"out": np.frombuffer(bytes(12), F)}),
+    ("byte-swapped out", iop.BadParam, "out is byte-swapped", [ones(3), ones(3)],
+     {"out": out_of(3, dtype=np.dtype(F).newbyteorder())}),
+    ("unaligned out", iop.BadParam, "out is not aligned", [ones(3), ones(3)],
+     {"out": np.zeros(13, np.uint8)[1:].view(F)}),
+    ("accumulate without out", iop.BadParam, "accumulate=True without out", [ones(3), ones(3)], {"accumulate": True}),
+    ("unknown device", iop.DeviceTypeNotSupported, "unknown device 'tpu'", [ones(3), ones(3)], {"device": "tpu"}),
+    ("no such CPU", iop.DeviceNotFound, "'cpu:1' does not exist", [ones(3), ones(3)], {"device": "cpu:1"}),
+    ("device no string", iop.BadParam, "device is 0", [ones(3), ones(3)], {"device": 0}),
+    ("no threads", iop.BadParam, "num_threads is 0, expected a positive integer", [ones(3), ones(3)],
+     {"num_threads": 0}),
+    ("fractional threads", iop.BadParam, "num_threads is 1.5", [ones(3), ones(3)], {"num_threads": 1.5}),
+    ("masked array", TypeError, "input is a MaskedArray", [ones(3), np.ma.masked_array(ones(3))], {}),
+    ("matrix", TypeError, "grad_output is a matrix", [ones(2, 2).view(np.matrix), ones(2, 2)], {}),
+    ("masked out", TypeError, "out is a MaskedArray", [ones(3), ones(3)], {"out": np.ma.masked_array(out_of(3))}),
+    ("out no array", TypeError, "out is a list", [ones(3), ones(3)], {"out": [0, 0, 0]}),
+    ("unknown keyword", TypeError, "unexpected keyword argument 'slope'", [ones(3), ones(3)], {"slope": 1}),
+]
+
+SPECIFIC = [
+    ("relu dtypes", iop.BadTensorDtype, "relu_backward: input has dtype float64, expected float32 to match grad_output",
+     "relu_backward", [ones(3), ones(3, dtype=np.float64)], {}),
+    ("relu out dtype", iop.BadTensorDtype, "out has dtype float64, expected float32", "relu_backward",
+     [ones(3), ones(3)], {"out": out_of(3, dtype=np.float64)}),
+    ("slope with self_is_result", iop.BadParam,
+     "leaky_relu_backward: negative_slope is -0.1, expected at least 0 with self_is_result=True", "leaky_relu_backward",
+     [ones(3), ones(3), -0.1], {"self_is_result": True, "out": out_of(3)}),
+    ("slope no number", iop.BadParam, "negative_slope is 'steep', expected a number", "leaky_relu_backward",
+     [ones(3), ones(3), "steep"], {}),
+    ("leaky out dtype", iop.BadTensorDtype, "out has dtype datetime64", "leaky_relu_backward", [ones(3), ones(3)],
+     {"out": np.zeros(3, "datetime64[s]")}),
+    ("too many positional", TypeError, "takes 3 positional arguments but 4 were given", "leaky_relu_backward",
+     [ones(3), ones(3), 0.1, 0.2], {}),
+    ("unknown approximate", iop.BadParam, "approximate is 'erf', expected 'none' or 'tanh'", "gelu_backward",
+     [ones(3), ones(3)], {"approximate": "erf", "out": out_of(3)}),
+]
+
+CONV = [
+    ("grad_output None", iop.NullPointer, "grad_output is None", {"grad_output": None}),
+    ("input None", iop.NullPointer, "input is None", {"input": None}),
+    ("weight None", iop.NullPointer, "weight is None", {"weight": None}),
+    ("dtypes", iop.BadTensorDtype, "weight has dtype float64, expected float32 to match grad_output",
+     {"weight": ones(4, 3, 3, 3, dtype=np.float64)}),
+    ("int input", iop.BadTensorDtype, "input has dtype int64, expected float16", {"input": ones(2, 3, 8, 8, dtype=int)}),
+    ("int grad_output", iop.BadTensorDtype, "grad_output has dtype int64",
+     {"grad_output": ones(2, 4, 6, 6, dtype=int)}),
+    ("weight ndim", iop.BadTensorShape, "weight has 2 dimensions", {"weight": ones(4, 3)}),
+    ("6-d", iop.BadTensorShape, "weight has 6 dimensions, expected 3 to 5",
+     {"weight": ones(4, 3, 1, 1, 1, 1), "input": ones(2, 3, 1, 1, 1, 1), "grad_output": ones(2, 4, 1, 1, 1, 1)}),
+    ("input ndim", iop.BadTensorShape,
+     "grad_output has 4 dimensions, expected 3 to match input", {"input": ones(2, 3, 8)}),
+    ("grad_output ndim", iop.BadTensorShape, "grad_output has 3 dimensions, expected 4", {"grad_output": ones(2, 4, 6)}),
+    ("batch", iop.BadTensorShape, "grad_output has length 3 on axis 0, expected 2 to match input",
+     {"grad_output": ones(3, 4, 6, 6)}),
+    ("out channels", iop.BadTensorShape, "grad_output has length 5 on axis 1, expected 4 to match weight",
+     {"grad_output": ones(2, 5, 6, 6)}),
+    ("in channels", iop.BadTensorShape, "weight has length 2 on axis 1, expected 3 to match input",
+     {"weight": ones(4, 2, 3, 3)}),
+    ("pixels", iop.BadTensorShape, "grad_output has length 7 on axis 3, expected 6 to match input",
+     {"grad_output": ones(2, 4, 6, 7)}),
+    ("kernel too large", iop.BadTensorShape, "weight spans 9 on axis 2, dilation included, expected at most 8",
+     {"weight": ones(4, 3, 9, 9)}),
+    ("dilated kernel too large", iop.BadTensorShape, "weight spans 9 on axis 2", {"dilation": 4}),
+    ("empty kernel", iop.BadTensorShape, "weight has length 0 on axis 2, expected at least 1",
+     {"weight": ones(4, 3, 0, 3)}),
+    ("stride 0", iop.BadParam, "stride is 0 on axis 0, expected at least 1", {"stride": 0}),
+    ("stride negative", iop.BadParam, "stride is -1 on axis 1", {"stride": (1, -1)}),
+    ("dilation 0", iop.BadParam, "dilation is 0 on axis 0", {"dilation": 0}),
+    ("padding negative", iop.BadParam, "padding is -1 on axis 1", {"padding": ((0, 0), (0, -1))}),
+    ("groups 0", iop.BadParam, "groups is 0, expected at least 1", {"groups": 0}),
+    ("groups do not divide input", iop.BadParam, "groups is 2, expected a divisor of the 3 channels on axis 1 of input",
+     {"groups": 2}),
+    ("groups do not divide weight", iop.BadParam, "groups is 3, expected a divisor of the 4 channels on axis 0 of weight",
+     {"groups": 3, "weight": ones(4, 1, 3, 3)}),
+    ("groups no integer", iop.BadParam, "groups is 1.5", {"groups": 1.5}),
+    ("stride length", iop.BadParam, "expected an integer or 2 of them", {"stride": (1, 1, 1)}),
+    ("stride no integer", iop.BadParam, "stride is 1.5", {"stride": 1.5}),
+    ("padding word", iop.BadParam, "padding is 'full', expected 'same', 'valid' or integers", {"padding": "full"}),
+    ("padding same strided", iop.BadParam, "padding 'same' with stride", {"padding": "same", "stride": 2}),
+    ("padding length", iop.BadParam, "padding is", {"padding": (1,)}),
+    ("padding triple", iop.BadParam, "padding is", {"padding": ((1, 1, 1), (1, 1, 1))}),
+    ("huge stride", iop.BadParam, "expected 64-bit integers", {"stride": 2**70}),
+    ("huge padding", iop.BadParam, "do not fit in 63 bits", {"padding": 2**62}),
+    ("huge dilation", iop.BadParam, "do not fit in 63 bits", {"dilation": 2**62}),
+    ("mask length", iop.BadParam, "output_mask has 2 entries, expected 3", {"output_mask": (True, True)}),
+    ("out length", iop.BadParam, "out has 1 entries, expected 3", {"out": (out_of(2, 3, 8, 8),)}),
+    ("out masked away", iop.BadParam, r"out\[0\] is given, but output_mask leaves grad_input out",
+     {"output_mask": (False, True, True), "out": (out_of(2, 3, 8, 8), None, None)}),
+    ("grad_input shape", iop.BadTensorShape, r"grad_input has shape \(2, 3, 8, 9\), expected \(2, 3, 8, 8\)",
+     {"out": (out_of(2, 3, 8, 9), None, None)}),
+    ("grad_weight shape", iop.BadTensorShape, "grad_weight has shape", {"out": (None, out_of(4, 3, 3), None)}),
+    ("grad_bias shape", iop.BadTensorShape, "grad_bias has shape", {"out": (None, None, out_of(3))}),
+    ("grad_weight dtype", iop.BadTensorDtype, "grad_weight has dtype float64, expected float32 to match weight",
+     {"out": (None, out_of(4, 3, 3, 3, dtype=float), None)}),
+    ("grad_bias stride 0", iop.BadTensorStrides, "grad_bias has stride 0",
+     {"out": (None, None, np.lib.stride_tricks.as_strided(out_of(1), (4,), (0,)))}),
+    ("accumulate without out", iop.BadParam, r"accumulate=True without out\[1\]",
+     {"accumulate": True, "out": (out_of(2, 3, 8, 8), None, None)}),
+    ("read-only out", iop.BadParam, "grad_bias is read-only", {"out": (None, None, np.frombuffer(bytes(16), F))}),
+    ("device", iop.DeviceTypeNotSupported, "unknown device", {"device": "abacus"}),
+]
+SHARED = out_of(216)
+CONV.append(("outputs overlap", iop.BadParam, "grad_bias overlaps grad_weight, expected outputs that share no memory",
+             {"out": (None, SHARED[:108].reshape(4, 3, 3, 3), SHARED[100:104])}))
+
+
+def check(exception, message, operator, args, keywords):
+    outs = keywords.get("out")
+    outs = [o for o in (outs if isinstance(outs, tuple) else (outs,)) if isinstance(o, np.ndarray)]
+    before = [np.array(o) for o in outs]
+    with pytest.raises(exception, match=message) as caught:
+        getattr(iop, operator)(*args, **keywords)
+    if issubclass(exception, iop.InfiniopError):
+        assert EXCEPTIONS[caught.value.status] is exception
+        assert str(caught.value).startswith(f"{operator}: ")
+    for now, then in zip(outs, before):
+        np.testing.assert_array_equal(np.array(now), then)
+
+
+@pytest.mark.parametrize("operator", sorted({case.row.name for case in CASES}))
+@pytest.mark.parametrize(("name", "exception", "message", "args", "keywords"), ELEMENTWISE, ids=[r[0] for r in ELEMENTWISE])
+def test_elementwise(operator, name, exception, message, args, keywords):
+    check(exception, message, operator, args, keywords)
+
+
+@pytest.mark.parametrize(("name", "exception", "message", "operator", "args", "keywords"), SPECIFIC,
+                         ids=[r[0] for r in SPECIFIC])
+def test_specific(name, exception, message, operator, args, keywords):
+    check(exception, message, operator, args, keywords)
+
+
+@pytest.mark.parametrize(("name", "exception", "message", "given"), CONV, ids=[r[0] for r in CONV])
+def test_conv(name, exception, message, given):
+    args, keywords = conv(**given)
+    check(exception, message, "conv_backward", args, keywords)
+
+
+def test_cuda_says_why_it_is_missing():
+    from infiniop_cy.devices import cuda_problem
+    if cuda_problem() is None:
+        pytest.skip("a CUDA device is usable here")
+    with pytest.raises(iop.DeviceTypeNotSupported, match="cannot be used: ") as caught:
+        iop.relu_backward(ones(3), ones(3), device="cuda")
+    assert cuda_problem() in str(caught.value)
+    assert np.array_equal(iop.relu_backward(ones(3), ones(3), device="auto"), ones(3))
+
+
+def test_statuses():
+    """The values of infiniStatus_t, one exception each, and the Python type a caller would catch."""
+    assert {s.name: int(s) for s in Status} == {
+        "SUCCESS": 0, "INTERNAL_ERROR": 1, "NOT_IMPLEMENTED": 2, "BAD_PARAM": 3, "NULL_POINTER": 4,
+        "DEVICE_TYPE_NOT_SUPPORTED": 5, "DEVICE_NOT_FOUND": 6, "DEVICE_NOT_INITIALIZED": 7,
+        "DEVICE_ARCHITECTURE_NOT_SUPPORTED": 8, "BAD_TENSOR_DTYPE": 10, "BAD_TENSOR_SHAPE": 11, "BAD_TENSOR_STRIDES": 12,
+        "INSUFFICIENT_WORKSPACE": 13}
+    assert set(EXCEPTIONS) == set(Status) - {Status.SUCCESS}
+    for error, kind in ((iop.InternalError, RuntimeError), (iop.NotImplementedOperator, NotImplementedError),
+                        (iop.BadParam, ValueError), (iop.NullPointer, ValueError), (iop.DeviceNotFound, LookupError),
+                        (iop.DeviceTypeNotSupported, ValueError), (iop.DeviceNotInitialized, RuntimeError),
+                        (iop.DeviceArchitectureNotSupported, RuntimeError), (iop.BadTensorDtype, TypeError),
+                        (iop.BadTensorShape, ValueError), (iop.BadTensorStrides, ValueError),
+                        (iop.InsufficientWorkspace, ValueError)):
+        assert issubclass(error, kind)
+        assert issubclass(error, iop.InfiniopError)
+
+
+def test_every_rule_has_a_message():
+    from infiniop_cy.core._core import Rule
+    assert {rule.name for rule in Rule} - {"PASSED"} == set(MESSAGES)
+    assert all(int(rule) // 100 in EXCEPTIONS for rule in Rule if rule)

@@ -1,0 +1,93 @@
+"""SPEC's table of numerics, row by row, in every dtype; and the corners beside it."""
+import numpy as np
+import pytest
+
+import infiniop_cy as iop
+from infiniop_cy.testing import DTYPES, dtype_of
+
+INF, NAN = np.inf, np.nan
+
+# (operator, parameters, g, x, expected); sigma'(x) of the far tails is checked by test_accuracy.
+TABLE = [
+    ("relu_backward", {}, 3.0, 0.0, 0.0),
+    ("relu_backward", {}, 3.0, -0.0, 0.0),
+    ("relu_backward", {}, 3.0, INF, 3.0),
+    ("relu_backward", {}, 3.0, -INF, 0.0),
+    ("relu_backward", {}, 3.0, NAN, 3.0),
+    ("relu_backward", {}, INF, 0.0, 0.0),
+    ("relu_backward", {}, NAN, -1.0, 0.0),
+    ("relu_backward", {}, NAN, 1.0, NAN),
+    ("relu_backward", {}, -INF, 1.0, -INF),
+    ("leaky_relu_backward", {"negative_slope": 0.5}, 3.0, 0.0, 1.5),
+    ("leaky_relu_backward", {"negative_slope": 0.5}, 3.0, -0.0, 1.5),
+    ("leaky_relu_backward", {"negative_slope": 0.5}, 3.0, NAN, 1.5),
+    ("leaky_relu_backward", {"negative_slope": 0.5}, 3.0, INF, 3.0),
+    ("leaky_relu_backward", {"negative_slope": 0.5}, 3.0, -INF, 1.5),
+    ("leaky_relu_backward", {"negative_slope": 0.0}, INF, -1.0, NAN),
+    ("leaky_relu_backward", {"negative_slope": 0.0}, 3.0, -1.0, 0.0),
+    ("leaky_relu_backward", {"negative_slope": 0.0, "self_is_result": True}, 3.0, 0.0, 0.0),
+    ("leaky_relu_backward", {"negative_slope": -2.0}, 3.0, -1.0, -6.0),
+    ("leaky_relu_backward", {"negative_slope": NAN}, 3.0, -1.0, NAN),
+    *[("gelu_backward", {"approximate": form}, g, x, expected) for form in ("none", "tanh") for g, x, expected in (
+        (3.0, 0.0, 1.5), (3.0, -0.0, 1.5), (-0.375, 0.0, -0.1875), (3.0, NAN, NAN), (3.0, INF, 3.0), (3.0, -INF, 0.0),
+        (NAN, 1.0, NAN), (INF, 1.0, INF), (-INF, 1.0, -INF), (0.0, -3.0, 0.0), (3.0, 40.0, 3.0))],
+    ("sigmoid_backward", {}, 3.0, INF, 0.0),
+    ("sigmoid_backward", {}, 3.0, -INF, 0.0),
+    ("sigmoid_backward", {}, 4.0, 0.0, 1.0),
+    ("sigmoid_backward", {}, 4.0, -0.0, 1.0),
+    ("sigmoid_backward", {}, 3.0, NAN, NAN),
+    ("sigmoid_backward", {}, INF, 1.0, INF),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("operator", "parameters", "g", "x", "expected"), TABLE, ids=str)
+@pytest.mark.parametrize("n", [1, 100])  # a tail, and whole vectors
+def test_table(dtype, operator, parameters, g, x, expected, n):
+    grad_output, input = np.full(n, g, dtype_of(dtype)), np.full(n, x, dtype_of(dtype))
+    got = getattr(iop, operator)(grad_output, input, **parameters)
+    np.testing.assert_array_equal(got.astype(float), np.full(n, expected))
+
+
+@pytest.mark.parametrize(("dtype", "g"), [("float16", 60000.0), ("bfloat16", 3e38), ("float32", 3e38),
+                                          ("float64", 1e308)])
+@pytest.mark.parametrize("operator", ["gelu_backward", "sigmoid_backward"])
+def test_a_huge_gradient_does_not_revive_infinity(dtype, g, operator):
+    """x = -inf gives 0 with the largest g too, although g meets the tail before it underflows."""
+    x = np.array([-INF], dtype_of(dtype))
+    assert getattr(iop, operator)(np.array([g], dtype_of(dtype)), x).astype(float) == 0
+
+
+@pytest.mark.parametrize(("dtype", "x"), [("float32", 17.0), ("float32", 80.0), ("float32", -100.0), ("float16", 10.0),
+                                          ("bfloat16", 10.0), ("float64", 700.0)])
+def test_sigmoid_does_not_vanish_early(dtype, x):
+    """s*(1 - s) computed literally is 0 at all of these."""
+    assert iop.sigmoid_backward(np.array([1], dtype_of(dtype)), np.array([x], dtype_of(dtype))).astype(float) > 0
+
+
+@pytest.mark.parametrize(("x", "expected"), [(-6.0, -3.5468709e-8), (-7.0, -6.266323e-11), (-12.0, -2.5578957e-31)])
+def test_gelu_tail_keeps_relative_accuracy(x, expected):
+    """torch is 16 % off at -6 and gives 0 from -7 in float32."""
+    got = iop.gelu_backward(np.float32([1]), np.float32([x]))[0]
+    assert got == pytest.approx(expected, rel=1e-6)
+
+
+def test_leaky_slope_stays_in_compute_precision():
+    """A slope rounded to bfloat16 would be 0.01001 and give 1.2812."""
+    import ml_dtypes
+    g, x = np.array([127.5], ml_dtypes.bfloat16), np.array([-1], ml_dtypes.bfloat16)
+    assert iop.leaky_relu_backward(g, x, 0.01)[0] == ml_dtypes.bfloat16(127.5 * 0.01)
+    g, x = np.float16([3000]), np.float16([-1])
+    assert iop.leaky_relu_backward(g, x, 1e-8)[0] == np.float16(3000e-8)  # 1e-8 is 0 in float16
+
+
+def test_relu_is_not_leaky_with_slope_0():
+    g, x = np.float32([INF, NAN]), np.float32([-1, -1])
+    np.testing.assert_array_equal(iop.relu_backward(g, x), [0, 0])
+    np.testing.assert_array_equal(iop.leaky_relu_backward(g, x, 0.0), [NAN, NAN])
+
+
+def test_documented_tanh_erratum():
+    """The formula printed in the infiniop document lacks 1/2 and would give 0 at x = 0."""
+    assert iop.gelu_backward(np.float64([1]), np.float64([0]), approximate="tanh")[0] == 0.5
+    assert "without the 1" in iop.gelu_backward.__doc__
