@@ -52,9 +52,9 @@ class ElementwiseDescriptor(OperatorDescriptor):
     def __init__(self, handle, grad_input, input, grad_output, **parameters):
         backend = self._open(handle)
         self.parameters = complete_parameters(self.row, parameters)
-        formula, values, details = formula_of(self.row, self.parameters)
+        formula, values, refusal = formula_of(self.row, self.parameters)
         self._plan = backend.ElementwisePlan(self.operator, formula, values, self.row.promotes, grad_input, input,
-                                             grad_output, details)
+                                             grad_output, refusal)
 
     def calculate(self, workspace, grad_input, input, grad_output, stream=None):
         """Compute on arrays or addresses laid out as described. workspace may be None where its size is 0.

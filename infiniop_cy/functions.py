@@ -1,6 +1,7 @@
 """The public functions. An elementwise one is an object made from its row of operators.py."""
 import logging
 import os
+from functools import partial
 from typing import NamedTuple
 
 from infiniop_cy import devices
@@ -63,9 +64,9 @@ def complete_parameters(row, given):
 
 
 def formula_of(row, parameters):
-    """(formula number, numbers for it, details for messages) of complete parameters."""
+    """(formula number, numbers for it, how to say that it refuses them) of complete parameters."""
     formula, values = values_of(row, parameters)
-    return _FORMULAS[formula], values, {"constraint": row.constraint.format(**parameters)}
+    return _FORMULAS[formula], values, partial(row.constraint.format, **parameters)
 
 
 class ElementwiseOperator(_core.ElementwiseCall):
@@ -97,13 +98,13 @@ class ElementwiseOperator(_core.ElementwiseCall):
             if name in given:
                 raise TypeError(f"{row.name}() got multiple values for argument {name!r}")
             given[name] = value
-        formula, values, details = formula_of(row, complete_parameters(row, given))
+        formula, values, refusal = formula_of(row, complete_parameters(row, given))
         backend = devices.backend_for(row.name, device, grad_output=grad_output, input=input, out=out)
         if _log:
             _log.info("%s formula=%s parameters=%s backend=%s grad_output=%s input=%s", row.name, formula, values,
                       backend.__name__, _brief(grad_output), _brief(input))
         return backend.elementwise(row.name, formula, values, row.promotes, grad_output, input, out, bool(accumulate),
-                                   num_threads, details)
+                                   num_threads, refusal)
 
     @property
     def __signature__(self):

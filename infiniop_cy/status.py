@@ -141,9 +141,9 @@ class _Unknown:
     shape = dtype = strides = "unknown"
 
 
-def explain(operator, rule, *, arg, against, axis, got, expected, tensors, details):
+def explain(operator, rule, *, arg, against, axis, got, expected, tensors, constraint):
     """The exception for a broken rule: its class by the rule's status, its text from MESSAGES."""
     text = MESSAGES[rule.name].format(
         arg=arg, against=against, axis=axis, got=got, expected=expected,
-        of_arg=tensors.get(arg, _Unknown), of_against=tensors.get(against, _Unknown), **details)
+        of_arg=tensors.get(arg, _Unknown), of_against=tensors.get(against, _Unknown), constraint=constraint)
     return EXCEPTIONS[Status(int(rule) // 100)](f"{operator}: {text}")

@@ -1,4 +1,4 @@
-"""What a call leaves alone: forked children, other threads, OpenMP, floating-point state, the terminal; and 64-bit sizes."""
+"""What a call leaves alone: forks, other threads, OpenMP, floating-point state, the terminal; and 64-bit sizes."""
 import ctypes
 import mmap
 import os
@@ -149,25 +149,29 @@ def test_gil_is_released():
         assert lets_others_run(call, seconds=30)
 
 
-def openmp_state():
-    """OpenMP's settings as this thread sees them."""
+def openmp_library():
     with open("/proc/self/maps") as maps:
-        path = next(line.split()[-1] for line in maps if config()["openmp"]["runtime"].split(",")[0] in line)
-    library = ctypes.CDLL(path)
-    return library, [getattr(library, f"omp_get_{name}")() for name in (
-        "max_threads", "dynamic", "max_active_levels", "thread_limit", "num_threads", "level")]
+        runtime = config()["openmp"]["runtime"].split(",")[0]
+        return ctypes.CDLL(next(line.split()[-1] for line in maps if runtime in line))
 
 
 @needs_openmp
 def test_openmp_state_is_left_alone():
-    _, before = openmp_state()
-    for n in (1, 5, 300):
+    library = openmp_library()
+
+    def state():
+        return [getattr(library, f"omp_get_{name}")() for name in (
+            "max_threads", "dynamic", "max_active_levels", "thread_limit", "num_threads", "level")]
+    before = state()
+    for n in (1, 5):
         for name, call in mixed_calls(num_threads=n):
             call()
-            assert openmp_state()[1] == before, f"{name} num_threads={n}"
+            assert state() == before, f"{name} num_threads={n}"
     with iop.threads(3):
         run_conv("2d")()
-        assert openmp_state()[1] == before
+        assert state() == before
+    run_conv("2d", num_threads=10**30)()  # any positive number: more than are useful are not started
+    assert state() == before
 
 
 @needs_openmp
@@ -176,7 +180,8 @@ def test_num_threads_precedence(monkeypatch):
     def threads():
         return config()["threads"]["count"], config()["threads"]["why"]
     monkeypatch.delenv("INFINIOP_CY_NUM_THREADS", raising=False)
-    library, (before, *_) = openmp_state()
+    library = openmp_library()
+    before = library.omp_get_max_threads()
     try:
         library.omp_set_num_threads(5)
         assert threads() == (5, "OpenMP's setting")
@@ -322,7 +327,7 @@ def test_import_is_light():
         before = os.listdir("/proc/self/task")
         import infiniop_cy
         assert os.listdir("/proc/self/task") == before
-        heavy = {"torch", "pycuda", "ml_dtypes", "matplotlib", "scipy", "mpmath", "logging"} & set(sys.modules)
+        heavy = {"torch", "pycuda", "ml_dtypes", "matplotlib", "scipy", "mpmath"} & set(sys.modules)
         assert not heavy, heavy
         """
     subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=60)
@@ -422,7 +427,7 @@ def test_huge_overlap_is_found():
 
 
 @pytest.mark.parametrize(("stride", "padding"), [(2**62, 0), (2**63 - 1, 0), (2**63 - 1, ((2**62, 0),)),
-                                                 (2**62, ((2**62, 0),))], ids=str)
+                                                 (2**62, ((2**61, 0),))], ids=str)
 def test_largest_conv_stride(stride, padding):
     """One window: over input's first pixel, or over padding alone."""
     expected = (0, 0) if padding else (6, 10)  # in a process of its own: a miss writes anywhere
@@ -449,7 +454,7 @@ def test_strides_of_gigabytes(rng):
     case = CONV_CASES["2d"]
     data = make_case(case, "float16", rng)
     expected = iop.conv_backward(*data, **case.keywords)
-    far = [sparse(a.shape, (3 * GIB, GIB, *a.strides[2:])) for a in (*data, *expected[:2])]
+    far = [sparse(a.shape, (5 * GIB, GIB, *a.strides[2:])) for a in (*data, *expected[:2])]
     for array, values in zip(far, data):
         array[...] = values
     iop.conv_backward(*far[:3], **case.keywords, out=(*far[3:], None))

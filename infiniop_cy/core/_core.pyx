@@ -6,6 +6,10 @@
 One module out of one file per idea, so that every call is direct and inlinable and the whole is one
 shared object. Read top to bottom: each file uses only those before it.
 """
+import numpy
+
+from infiniop_cy import dtypes, status
+
 include "declarations.pxi"  # the kernel tables and the platform, as Cython sees them
 include "status.pxi"        # rules, and how a failure is carried
 include "tensor.pxi"        # a strided view; checked sizes; extents

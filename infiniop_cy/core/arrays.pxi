@@ -25,20 +25,17 @@ cdef int dtype_code(cnp.dtype dtype):
     if num >= 256 and dtype.name == "bfloat16":  # user-defined types start at 256
         bfloat16_num = num
         return DTYPE_BF16
-    from infiniop_cy.dtypes import code_of
-    return code_of(dtype.newbyteorder("=").name) if num < cnp.NPY_OBJECT else DTYPE_INVALID
+    return dtypes.code_of(dtype.newbyteorder("=").name) if num < cnp.NPY_OBJECT else DTYPE_INVALID
 
 
 cdef bint is_refused_subclass(object value):
     """MaskedArray and np.matrix change what indexing and arithmetic mean."""
-    import numpy
     return isinstance(value, (numpy.ma.MaskedArray, numpy.matrix))
 
 
 cdef cnp.ndarray input_array(object value, str op, str name):
     """A native, aligned array with the value's data; the array itself where it is one already."""
     cdef cnp.ndarray array
-    from infiniop_cy import status
     if value is None:
         raise status.NullPointer(f"{op}: {name} is None")
     if Py_TYPE(value) != <PyTypeObject *>cnp.ndarray:
@@ -47,7 +44,6 @@ cdef cnp.ndarray input_array(object value, str op, str name):
                 raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a plain ndarray")
             value = value.view(cnp.ndarray)
         else:
-            import numpy
             value = numpy.asarray(value)
     array = value
     if not cnp.PyArray_ISNOTSWAPPED(array) or not cnp.PyArray_ISALIGNED(array):
@@ -57,7 +53,6 @@ cdef cnp.ndarray input_array(object value, str op, str name):
 
 cdef cnp.ndarray output_array(object value, str op, str name):
     """The array itself, or an error: results are never written to a copy."""
-    from infiniop_cy import status
     if not isinstance(value, cnp.ndarray) or is_refused_subclass(value):
         raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a plain ndarray")
     for flag, problem in ((cnp.PyArray_ISWRITEABLE(value), "read-only"),

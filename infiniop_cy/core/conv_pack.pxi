@@ -84,7 +84,7 @@ cdef void make_phase(const ConvPlan *plan, int64_t number, Phase *phase) noexcep
     for d in range(2, -1, -1):
         phase.first[d] = number % min(plan.stride[d], plan.size_in[d])
         number //= min(plan.stride[d], plan.size_in[d])
-        phase.size[d] = (plan.size_in[d] - phase.first[d] + plan.stride[d] - 1) // plan.stride[d]
+        phase.size[d] = (plan.size_in[d] - phase.first[d] - 1) // plan.stride[d] + 1
         residue = (phase.first[d] + plan.before[d]) % plan.stride[d]
         phase.taps[d] = below[d] = 0
         for k in range(plan.kernel[d]):
@@ -306,8 +306,8 @@ cdef void pack_columns(const ConvPlan *plan, int64_t group, int64_t column_from,
             y1 = run.pixel[1] * plan.stride[1] + k[1] * plan.dilation[1] - plan.before[1]
             # steps [low, high) of the run are inside the row
             low = run.pixel[2] * s + shift
-            high = min(run.length, max(<int64_t>0, (plan.size_in[2] - low + s - 1) // s if plan.size_in[2] > low else 0))
-            low = min(high, (s - 1 - low) // s if low < 0 else 0)
+            high = min(run.length, (plan.size_in[2] - low - 1) // s + 1 if plan.size_in[2] > low else 0)
+            low = min(high, (-low - 1) // s + 1 if low < 0 else 0)
             if y0 < 0 or y0 >= plan.size_in[0] or y1 < 0 or y1 >= plan.size_in[1]:
                 low = high = 0
             if low:

@@ -26,7 +26,14 @@ cdef enum:
     CONV_PIXELS = 96       # columns of a grad_input tile; likewise
     CONV_ROWS = 48         # rows of a grad_weight tile; a multiple of every mr
     CONV_SHORT_IMAGE = 64  # fewer output pixels than this: grad_weight's panels span samples
+    CONV_WORK = 1 << 21    # multiplications per gradient and thread; about 0.05 ms
     CONV_ALIGN = 64        # bytes; every piece of the workspace starts on a cache line
+
+cdef extern from *:
+    """
+    enum : int64_t { MAX_CHANNELS = int64_t(1) << 40 };
+    """
+    const int64_t MAX_CHANNELS  # per group
 
 
 ctypedef struct ConvSpec:
@@ -66,7 +73,7 @@ ctypedef struct ConvPlan:
     int64_t packed_bytes          # weights, repacked for grad_input
     int64_t thread_bytes          # panels, tile and runs of one thread
     int64_t workspace_bytes
-    int threads                   # that the workspace has room for
+    int threads                   # as many as pay; the workspace has room for them
 
 
 cdef int64_t round_up(int64_t n, int64_t to) noexcept nogil:
@@ -219,7 +226,9 @@ cdef int plan_conv(const ConvSpec *spec, Tensor **tensors, int threads, ConvPlan
     plan.rows_weight = min(<int64_t>CONV_ROWS, round_up(max(<int64_t>1, plan.cout), plan.tile.mr))
     columns = CONV_COLUMNS if plan.cin > CONV_COLUMNS or plan.taps > CONV_COLUMNS else plan.cin * plan.taps
     plan.columns_weight = min(<int64_t>CONV_COLUMNS, round_up(max(<int64_t>1, columns), plan.tile.nr))
-    plan.threads = threads
+    plan.threads = worthwhile_threads(plan, threads)
+    if plan.cin > MAX_CHANNELS:  # all sums below then fit
+        return fail(failure, Rule.TOO_LARGE, CONV_WEIGHT)
     if mul_overflows(plan.groups * plan.cout * plan.taps, plan.rows_in * plan.item, &plan.packed_bytes) \
             or plan.packed_bytes > (<int64_t>1 << 60):
         return fail(failure, Rule.TOO_LARGE, CONV_WEIGHT)
@@ -231,6 +240,12 @@ cdef int plan_conv(const ConvSpec *spec, Tensor **tensors, int threads, ConvPlan
     plan.thread_bytes = max(for_input, for_weight)
     plan.workspace_bytes = CONV_ALIGN + plan.packed_bytes + plan.threads * plan.thread_bytes
     return Rule.PASSED
+
+
+cdef int worthwhile_threads(const ConvPlan *plan, int threads) noexcept nogil:
+    """One for every CONV_WORK multiplications: waking threads costs microseconds, and milliseconds on a busy machine."""
+    cdef double work = <double>plan.batch * plan.groups * plan.cout * plan.cin * plan.pixels_out * plan.taps
+    return <int>max(1.0, min(<double>threads, work / CONV_WORK))
 
 
 cdef int64_t panel_bytes(const ConvPlan *plan, int64_t elements) noexcept nogil:

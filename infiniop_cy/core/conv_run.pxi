@@ -82,7 +82,7 @@ cdef void run_grad_input(const ConvPlan *plan, char *workspace, int threads) noe
     cdef int d
     cdef int nonfinite = 0
     for d in range(3):
-        largest *= (plan.size_in[d] + plan.stride[d] - 1) // plan.stride[d]
+        largest *= (plan.size_in[d] - 1) // plan.stride[d] + 1
     tiles = (largest + plan.columns_in - 1) // plan.columns_in
     tasks = plan.groups * phases * tiles
     if threads == 1:  # no OpenMP region at all: a forked child must not enter one

@@ -51,16 +51,6 @@ cdef enum:
     MAX_NDIM = 64
 
 
-# The kernels every call uses; chosen once, when the module loads.
-cdef const char *kernels_problem = NULL
-cdef const char *forced_isa = getenv("INFINIOP_CY_ISA")
-cdef const KernelTable *kernels = infiniop_choose_kernels(forced_isa, &kernels_problem)
-if kernels == NULL:
-    raise ImportError(f"INFINIOP_CY_ISA={forced_isa.decode()}: {kernels_problem.decode()}; "
-                      f"compiled in: {', '.join(compiled_isas())}")
-install_fork_guard()
-
-
 def compiled_isas():
     """Names of the instruction sets this build has kernels for, best first."""
     cdef const char *const *name = infiniop_compiled_isas()
@@ -69,6 +59,18 @@ def compiled_isas():
         result.append(name[0].decode())
         name += 1
     return result
+
+
+# The kernels every call uses; chosen once, when the module loads.
+cdef const char *kernels_problem = NULL
+cdef const char *forced_isa = getenv("INFINIOP_CY_ISA")
+if forced_isa != NULL and forced_isa[0] == 0:
+    forced_isa = NULL
+cdef const KernelTable *kernels = infiniop_choose_kernels(forced_isa, &kernels_problem)
+if kernels == NULL:
+    raise ImportError(f"INFINIOP_CY_ISA={forced_isa.decode()}: {kernels_problem.decode()}; "
+                      f"compiled in: {', '.join(compiled_isas())}")
+install_fork_guard()
 
 
 def formula_names():

@@ -16,10 +16,8 @@ cdef class TensorDescriptor:
         cdef int d
         cdef int64_t item, size
         cdef Failure failure
-        from infiniop_cy import status
-        from infiniop_cy.dtypes import code_of, name_of
-        self.dtype_name = name_of(dtype)
-        self.tensor.dtype = code_of(self.dtype_name)
+        self.dtype_name = dtypes.name_of(dtype)
+        self.tensor.dtype = dtypes.code_of(self.dtype_name)
         if not self.tensor.dtype:
             raise status.BadTensorDtype(f"TensorDescriptor: unknown dtype {self.dtype_name}")
         self.shape = integers(shape, "shape", status.BadTensorShape)
@@ -47,7 +45,6 @@ cdef class TensorDescriptor:
     @classmethod
     def from_array(cls, array):
         """The descriptor of a NumPy array. Raises BadTensorStrides where a stride is no whole number of elements."""
-        from infiniop_cy import status
         array = input_array(array, "TensorDescriptor.from_array", "array")
         if any([stride % array.itemsize for stride in array.strides]):
             raise status.BadTensorStrides(f"TensorDescriptor.from_array: strides of {array.strides} bytes, "
@@ -57,8 +54,7 @@ cdef class TensorDescriptor:
     @property
     def dtype(self):
         """The NumPy dtype; the name where NumPy has none (bfloat16 without ml_dtypes)."""
-        from infiniop_cy.dtypes import numpy_dtype
-        return numpy_dtype(self.dtype_name)
+        return dtypes.numpy_dtype(self.dtype_name)
 
     @property
     def ndim(self):
@@ -86,7 +82,6 @@ cdef tuple integers(object values, str what, type error):
 
 
 cdef TensorDescriptor required(object descriptor, str op, str name):
-    from infiniop_cy import status
     if descriptor is None:
         raise status.NullPointer(f"{op}: descriptor of {name} is None")
     if not isinstance(descriptor, TensorDescriptor):
@@ -100,7 +95,6 @@ cdef char *address_of(object value, const Tensor *described, bint written, str o
     cdef Tensor actual
     cdef bint same
     cdef int d
-    from infiniop_cy import status
     if value is None:
         return NULL
     if not isinstance(value, cnp.ndarray):
@@ -134,7 +128,7 @@ cdef class ElementwisePlanObject:
     cdef str op
 
     def __init__(self, str op, int formula, tuple values, bint promotes, grad_input, input, grad_output,
-                 dict details):
+                 refusal):
         cdef ElementwiseSpec spec
         cdef Failure failure
         cdef int k
@@ -145,7 +139,7 @@ cdef class ElementwisePlanObject:
             self.tensors[k] = required(named[name], op, name).tensor
         if plan_elementwise(&spec, &self.tensors[OUT], &self.tensors[INPUT], &self.tensors[GRAD_OUTPUT],
                             &self.plan, &failure):
-            raise error_of(&failure, op, ELEMENTWISE_PLAN_NAMES, named, details)
+            raise error_of(&failure, op, ELEMENTWISE_PLAN_NAMES, named, refusal)
 
     @property
     def workspace_size(self):
@@ -207,7 +201,6 @@ cdef class ConvPlanObject:
         cdef Tensor *pointers[CONV_TENSORS]
         cdef char *scratch
         cdef int i, threads = resolve_threads(None, op)
-        from infiniop_cy import status
         values = (grad_output, input, weight, None, grad_input, grad_weight, grad_bias)
         if grad_bias is not None and not self.has_bias:
             raise status.BadParam(f"{op}: grad_bias is given, but the descriptor was created without a bias")
@@ -241,7 +234,6 @@ cdef bint any_elements(const Tensor *t):
 
 cdef object workspace_bytes(object workspace, str op):
     """Size of a workspace: 0 for None and address 0, None (unknown) for any other address."""
-    from infiniop_cy import status
     if workspace is None:
         return 0
     if isinstance(workspace, cnp.ndarray):
@@ -256,7 +248,6 @@ cdef object workspace_bytes(object workspace, str op):
 
 def empty_workspace_array(size):
     """`size` bytes, uninitialised, starting on a cache line."""
-    import numpy
     buffer = numpy.empty(size + CONV_ALIGN, numpy.uint8)
     start = -<uintptr_t>cnp.PyArray_DATA(buffer) % CONV_ALIGN
     return buffer[start:start + size]

@@ -102,7 +102,6 @@ cdef cnp.ndarray new_result(const Tensor *like, cnp.ndarray first, cnp.ndarray s
     """An array of like's shape: in the memory order of the operand that has that shape, else in C order."""
     cdef cnp.ndarray model = None
     cdef object np_dtype
-    import numpy
     for array in (second, first):
         if same_shape(like, array):
             model = array
@@ -119,7 +118,7 @@ cdef cnp.ndarray new_result(const Tensor *like, cnp.ndarray first, cnp.ndarray s
 
 
 def elementwise(str op, int formula, tuple values, bint promotes, grad_output, input, out, bint accumulate,
-                num_threads, dict details):
+                num_threads, refusal):
     """One elementwise gradient on NumPy arrays, every layout. Returns out, or a new array."""
     cdef ElementwiseSpec spec
     cdef ElementwisePlan plan
@@ -128,7 +127,6 @@ def elementwise(str op, int formula, tuple values, bint promotes, grad_output, i
     cdef char *data[OPERANDS]
     cdef list arrays = [None, None, None]
     cdef int k, d, result, threads = resolve_threads(num_threads, op)
-    from infiniop_cy import status
     fill_spec(&spec, formula, values, promotes, accumulate)
     named = {"grad_output": input_array(grad_output, op, "grad_output"),
              "input": input_array(input, op, "input")}
@@ -141,16 +139,16 @@ def elementwise(str op, int formula, tuple values, bint promotes, grad_output, i
     for k in (INPUT, GRAD_OUTPUT):
         fill_tensor(&tensors[k], arrays[k])
     if check_input_dtypes(&spec, tensors[GRAD_OUTPUT].dtype, tensors[INPUT].dtype, &result, &failure):
-        raise error_of(&failure, op, ELEMENTWISE_NAMES, named, details)
+        raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
     if not broadcast(&tensors[INPUT], &tensors[GRAD_OUTPUT]):
         fail(&failure, Rule.SHAPE_MISMATCH, INPUT, GRAD_OUTPUT)
-        raise error_of(&failure, op, ELEMENTWISE_NAMES, named, details)
+        raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
     for k in (INPUT, GRAD_OUTPUT):
         if tensor_size(&tensors[k], k, &plan.size, &failure):
-            raise error_of(&failure, op, ELEMENTWISE_NAMES, named, details)
+            raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
     if not kernels.formula_accepts[formula](&spec.parameters):
         fail(&failure, Rule.PARAMETERS_CONTRADICT)
-        raise error_of(&failure, op, ELEMENTWISE_NAMES, named, details)
+        raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
     if out is None:
         out = new_result(&tensors[INPUT], arrays[GRAD_OUTPUT], arrays[INPUT], result)
         named["out"] = out
@@ -161,7 +159,7 @@ def elementwise(str op, int formula, tuple values, bint promotes, grad_output, i
         raise status.BadTensorShape(f"{op}: out has shape {out.shape}, expected {shape}, "
                                     "the broadcast shape of grad_output and input")
     if plan_elementwise(&spec, &tensors[OUT], &tensors[INPUT], &tensors[GRAD_OUTPUT], &plan, &failure):
-        raise error_of(&failure, op, ELEMENTWISE_NAMES, named, details)
+        raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
     for k in range(OPERANDS):
         data[k] = tensors[k].data
     while check_addresses(&plan, data, &failure):
@@ -169,11 +167,10 @@ def elementwise(str op, int formula, tuple values, bint promotes, grad_output, i
         k = failure.arg
         arrays[k] = arrays[k].copy(order="K")
         shape = tuple([tensors[OUT].shape[d] for d in range(tensors[OUT].ndim)])
-        import numpy
         fill_tensor(&tensors[k], numpy.broadcast_to(arrays[k], shape))
         tensors[k].data = <char *>cnp.PyArray_DATA(arrays[k])
         if plan_elementwise(&spec, &tensors[OUT], &tensors[INPUT], &tensors[GRAD_OUTPUT], &plan, &failure):
-            raise error_of(&failure, op, ELEMENTWISE_NAMES, named, details)
+            raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
         data[k] = tensors[k].data
     with nogil:
         run_elementwise(&plan, data, threads)
@@ -205,8 +202,6 @@ def conv_backward(grad_output, input, weight, tuple stride, tuple padding, tuple
     cdef int i, d, arg, threads = resolve_threads(num_threads, op)
     cdef char *workspace
     cdef cnp.ndarray array
-    import numpy
-    from infiniop_cy import status
     named = {}
     fill_conv_spec(&spec, stride, padding, dilation, groups, accumulate)
     for i in range(CONV_TENSORS):

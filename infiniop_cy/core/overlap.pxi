@@ -14,6 +14,13 @@ ctypedef struct Equation:
     int64_t divisor[MAX_TERMS + 1]  # their greatest common divisor
     int64_t target
     int64_t work
+    bint overflowed  # some sum does not fit: the answer is yes, to be safe
+
+
+cdef void move_target(Equation *e, int64_t coefficient, int64_t count) noexcept nogil:
+    """target += coefficient * count"""
+    cdef int64_t step
+    e.overflowed |= mul_overflows(coefficient, count, &step) or add_overflows(e.target, step, &e.target)
 
 
 cdef void add_term(Equation *e, int64_t coefficient, int64_t bound) noexcept nogil:
@@ -23,7 +30,7 @@ cdef void add_term(Equation *e, int64_t coefficient, int64_t bound) noexcept nog
         return
     if coefficient < 0:
         coefficient = -coefficient
-        e.target += coefficient * bound
+        move_target(e, coefficient, bound)
     i = 0
     while i < e.terms and e.coefficient[i] > coefficient:
         i += 1
@@ -69,11 +76,15 @@ cdef bint search(Equation *e, int i, int64_t target) noexcept nogil:
 
 cdef bint solvable(Equation *e) noexcept nogil:
     cdef int i
+    cdef int64_t reach
     e.reach[e.terms] = 0
     e.divisor[e.terms] = 0
     for i in range(e.terms - 1, -1, -1):
-        e.reach[i] = e.reach[i + 1] + e.coefficient[i] * e.bound[i]
+        e.overflowed |= mul_overflows(e.coefficient[i], e.bound[i], &reach) \
+            or add_overflows(e.reach[i + 1], reach, &e.reach[i])
         e.divisor[i] = gcd(e.coefficient[i], e.divisor[i + 1])
+    if e.overflowed:
+        return True
     e.work = OVERLAP_WORK
     return search(e, 0, e.target)
 
@@ -87,11 +98,14 @@ cdef bint views_overlap(const char *a, int a_ndim, const int64_t *a_shape, const
     cdef int d
     tensor_extent(a_ndim, a_shape, a_strides, a_item, &a_low, &a_high)
     tensor_extent(b_ndim, b_shape, b_strides, b_item, &b_low, &b_high)
-    distance = <int64_t><uintptr_t>b - <int64_t><uintptr_t>a
-    if a_low == a_high or b_low == b_high or distance + b_low >= a_high or a_low >= distance + b_high:
+    if a_low == a_high or b_low == b_high:
+        return False
+    distance = <int64_t>(<uintptr_t>b - <uintptr_t>a)
+    if not (add_overflows(distance, b_low, &b_low) or add_overflows(distance, b_high, &b_high)) \
+            and (b_low >= a_high or a_low >= b_high):
         return False
     # a's offset + a's byte = distance + b's offset + b's byte
-    e.terms = 0
+    e.terms = e.overflowed = 0
     e.target = distance
     for d in range(a_ndim):
         add_term(&e, a_strides[d], a_shape[d] - 1)
@@ -136,11 +150,11 @@ cdef bint overlaps_itself(const Tensor *t) noexcept nogil:
         return False
     # Two indices differ first, by symmetry upwards, in axis i; the axes after it differ by anything.
     for i in range(n):
-        e.terms = 0
+        e.terms = e.overflowed = 0
         e.target = item - 1 - stride[i]
         add_term(&e, stride[i], last[i] - 1)
         for d in range(i + 1, n):
-            e.target += stride[d] * last[d]
+            move_target(&e, stride[d], last[d])
             add_term(&e, stride[d], 2 * last[d])
         add_term(&e, 1, 2 * (item - 1))
         if stride[i] == 0 or solvable(&e):

@@ -35,13 +35,12 @@ cdef int default_threads() noexcept nogil:
 
 
 cdef int positive_int(object value, str op) except -1:
-    from infiniop_cy.status import BadParam
     try:
         n = value.__index__()
     except (AttributeError, TypeError):
         n = 0
     if isinstance(value, bool) or n < 1:
-        raise BadParam(f"{op}: num_threads is {value!r}, expected a positive integer")
+        raise status.BadParam(f"{op}: num_threads is {value!r}, expected a positive integer")
     return <int>min(n, MAX_THREADS)
 
 
