@@ -143,6 +143,8 @@ cdef bint pack_weight(const ConvPlan *plan, int64_t group, int64_t block, char *
     cdef char *panel = packed + (group * (plan.rows_in // mr) + block) * depth * mr * plan.item
     cdef char *to
     cdef char *source
+    cdef bint nonfinite
+    cdef uint32_t float_state = enter_float_state()
     for k0 in range(plan.kernel[0]):
         for k1 in range(plan.kernel[1]):
             for k2 in range(plan.kernel[2]):
@@ -155,8 +157,11 @@ cdef bint pack_weight(const ConvPlan *plan, int64_t group, int64_t block, char *
                     else:
                         zero_strided(to + i * plan.item, mr * plan.item, plan.item, plan.cout)
     if plan.compute == DTYPE_F64:
-        return drop_nonfinite(<double *>panel, depth * mr)
-    return drop_nonfinite(<float *>panel, depth * mr)
+        nonfinite = drop_nonfinite(<double *>panel, depth * mr)
+    else:
+        nonfinite = drop_nonfinite(<float *>panel, depth * mr)
+    leave_float_state(float_state)
+    return nonfinite
 
 
 cdef int64_t clip_run(const Run *run, const int64_t *base, const int64_t *size, int64_t *skip) noexcept nogil:
