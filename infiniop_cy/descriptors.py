@@ -3,6 +3,7 @@ from infiniop_cy.devices import Handle
 from infiniop_cy.functions import _int64, complete_parameters, formula_of
 from infiniop_cy.operators import ROWS
 from infiniop_cy.status import BadParam, NullPointer
+from infiniop_cy.verbose import log
 
 
 class OperatorDescriptor:
@@ -62,6 +63,7 @@ class ElementwiseDescriptor(OperatorDescriptor):
         grad_input may be exactly input or grad_output; any other overlap raises BadParam. On the CPU the
         result is there on return and `stream` is not used.
         """
+        log(self.operator, grad_input=grad_input, input=input, grad_output=grad_output)
         self.plan.calculate(workspace, grad_input, input, grad_output)
 
 
@@ -95,6 +97,8 @@ class ConvBackwardDescriptor(OperatorDescriptor):
 
         workspace: at least workspace_size bytes, else InsufficientWorkspace. No output may overlap anything.
         """
+        log(self.operator, grad_input=grad_input, grad_weight=grad_weight, grad_bias=grad_bias, grad_output=grad_output,
+            input=input, weight=weight)
         self.plan.calculate(workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight)
 
 

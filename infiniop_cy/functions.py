@@ -1,6 +1,4 @@
 """The public functions. An elementwise one is an object made from its row of operators.py."""
-import logging
-import os
 from functools import partial
 from typing import NamedTuple
 
@@ -8,13 +6,9 @@ from infiniop_cy import devices
 from infiniop_cy.core import _core
 from infiniop_cy.operators import ROWS, values_of
 from infiniop_cy.status import BadParam, BadTensorShape, NullPointer
+from infiniop_cy.verbose import ENABLED, log
 
 _FORMULAS = {name: number for number, name in enumerate(_core.formula_names())}
-_log = logging.getLogger("infiniop_cy") if os.environ.get("INFINIOP_VERBOSE") == "1" else None
-if _log and not _log.handlers:
-    _log.addHandler(logging.StreamHandler())
-    _log.setLevel(logging.INFO)
-
 _DOC = """{name}(grad_output, input{positional}, *{keywords}, out=None, accumulate=False, device=None, num_threads=None)
 
     grad_input = {gradient}, with g = grad_output and x = input, elementwise.
@@ -75,7 +69,7 @@ class ElementwiseOperator(_core.ElementwiseCall):
     def __init__(self, row):
         defaults = {parameter.name: parameter.default for parameter in row.parameters}
         formula, values, _ = formula_of(row, defaults)
-        super().__init__(formula, values, row.promotes)
+        super().__init__(formula, values, row.promotes, quick=not ENABLED)
         self.row = row
         self.__name__ = self.__qualname__ = row.name
         self.__module__ = "infiniop_cy"
@@ -100,9 +94,7 @@ class ElementwiseOperator(_core.ElementwiseCall):
             given[name] = value
         formula, values, refusal = formula_of(row, complete_parameters(row, given))
         backend = devices.backend_for(row.name, device, grad_output=grad_output, input=input, out=out)
-        if _log:
-            _log.info("%s formula=%s parameters=%s backend=%s grad_output=%s input=%s", row.name, formula, values,
-                      backend.__name__, _brief(grad_output), _brief(input))
+        log(row.name, grad_output=grad_output, input=input, out=out, **given)
         return backend.elementwise(row.name, formula, values, row.promotes, grad_output, input, out, bool(accumulate),
                                    num_threads, refusal)
 
@@ -126,10 +118,6 @@ class ElementwiseOperator(_core.ElementwiseCall):
 
     def __reduce__(self):
         return self.row.name  # pickled by reference, like a function
-
-
-def _brief(value):
-    return f"{getattr(value, 'shape', None)}:{getattr(value, 'dtype', None)}"
 
 
 ELEMENTWISE = {row.name: ElementwiseOperator(row) for row in ROWS}
@@ -238,8 +226,7 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
         raise BadParam(f"conv_backward: groups is {groups!r}, expected an integer")
     groups, = _int64("groups", (groups.__index__(),))
     stride, pairs, dilation = geometry(shape[2:], stride, padding, dilation)
-    if _log:
-        _log.info("conv_backward stride=%s padding=%s dilation=%s groups=%s mask=%s grad_output=%s input=%s weight=%s",
-                  stride, pairs, dilation, groups, mask, _brief(grad_output), _brief(input), _brief(weight))
+    log("conv_backward", grad_output=grad_output, input=input, weight=weight, stride=stride, padding=pairs,
+        dilation=dilation, groups=groups, output_mask=mask)
     return ConvGradients(*backend.conv_backward(grad_output, input, weight, stride, pairs, dilation, groups, mask, outs,
                                                 bool(accumulate), num_threads))

@@ -27,14 +27,16 @@ cdef class ElementwiseCall:
     kernel. Everything else goes to `general`, which the Python subclass provides.
     """
     cdef ElementwiseSpec _spec
+    cdef bint _quick
 
-    def __init__(self, int formula, tuple values, bint promotes):
+    def __init__(self, int formula, tuple values, bint promotes, bint quick):
+        self._quick = quick
         fill_spec(&self._spec, formula, values, promotes, False)
 
     def __call__(self, *args, **kwargs):
         cdef object out = None
         cdef Py_ssize_t keywords = len(kwargs)
-        if len(args) == 2:
+        if self._quick and len(args) == 2:
             if keywords == 1:
                 out = kwargs.get("out")
             if keywords == 0 or (keywords == 1 and out is not None):

@@ -63,7 +63,8 @@ def reference_conv_forward(input, weight, stride, padding_pairs, dilation, group
     w = _grouped_weight(weight, groups)
     result = np.zeros((input.shape[0], weight.shape[0], *out))
     for k, part in _taps(weight.shape[2:], out, stride, dilation):
-        result += _ungrouped(w[(..., *k)] @ _grouped(padded[part], groups), out)
+        tap = np.ascontiguousarray(w[(..., *k)])  # what BLAS takes
+        result += _ungrouped(tap @ _grouped(padded[part], groups), out)
     return result
 
 
@@ -76,9 +77,10 @@ def reference_conv_backward(grad_output, input, weight, stride, padding_pairs, d
     grad_padded, grad_weight = np.zeros_like(padded), np.zeros_like(w)
     by_group = _grouped(g, groups)
     for k, part in _taps(weight.shape[2:], out, stride, dilation):
-        tap = (..., *k)
-        grad_padded[part] += _ungrouped(w[tap].swapaxes(2, 3) @ by_group, out)
-        grad_weight[tap] = (by_group @ _grouped(padded[part], groups).swapaxes(2, 3)).sum(axis=1, keepdims=True)
+        tap = np.ascontiguousarray(w[(..., *k)])
+        grad_padded[part] += _ungrouped(tap.swapaxes(2, 3) @ by_group, out)
+        per_sample = by_group @ _grouped(padded[part], groups).swapaxes(2, 3)
+        grad_weight[(..., *k)] = per_sample.sum(axis=1, keepdims=True)
     return grad_padded[inside], grad_weight.reshape(weight.shape), g.sum(axis=(0, *range(2, g.ndim)))
 
 
@@ -170,6 +172,10 @@ CONV_CASES = {case.name: case for case in (
     ConvCase("many-channels", 2, 1, 70, 61, (6, 7), (3, 3), 1, 1),  # several tiles of grad_weight each way
     ConvCase("many-columns", 1, 1, 3, 50, (20, 21), (9, 9), 1, 4),
     ConvCase("grouped-tiles", 1, 2, 46, 100, (17, 17), (3, 3), 1, 1),
+    # enough work for seven threads and more, and several tasks of each gradient
+    ConvCase("parallel", 2, 2, 64, 96, (20, 20), (3, 3), 1, 1),
+    ConvCase("parallel-stride", 3, 1, 50, 60, (41, 40), (3, 3), 2, 1),
+    ConvCase("parallel-tiny-images", 120, 1, 24, 50, (5, 5), (3, 3), 1, 1),
     ConvCase("batch-0", 0, 1, 3, 4, (8, 8), (3, 3), 1, 1),
     ConvCase("no-input-channels", 2, 1, 0, 4, (5, 5), (3, 3), 1, 1),
     ConvCase("no-output-channels", 2, 1, 3, 0, (5, 5), (3, 3), 1, 1),

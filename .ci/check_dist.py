@@ -1,0 +1,59 @@
+"""Do the packages in a folder hold what they should, and nothing else?    python check_dist.py FOLDER"""
+import pathlib
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+CHECKOUT = pathlib.Path(__file__).parent.parent
+IN_WHEEL = {".py", ".pyi", ".typed", ".h", ".cuh", ".cu", ".so", ".pyd"}
+NOT_IN_SOURCE = {".so", ".pyd", ".o", ".pyc"}
+
+
+def only(folder, pattern):
+    path, = folder.glob(pattern)
+    return path
+
+
+def missing(names, wanted):
+    return sorted(set(wanted) - set(names))
+
+
+def check_wheel(path):
+    names = [name for name in zipfile.ZipFile(path).namelist() if not name.endswith("/")]
+    for name in names:
+        top = name.split("/")[0]
+        assert top == "infiniop_cy" or top.endswith(".dist-info"), f"{path.name} installs {name}"
+        assert top != "infiniop_cy" or pathlib.Path(name).suffix in IN_WHEEL, f"{path.name} holds {name}"
+    compiled = [name for name in names if name.startswith("infiniop_cy/core/_core.") and name.endswith((".so", ".pyd"))]
+    assert len(compiled) == 1, f"{path.name} holds {compiled or 'no compiled module'}"
+    package = CHECKOUT / "infiniop_cy"
+    wanted = [file.relative_to(CHECKOUT).as_posix() for pattern in ("**/*.py", "**/*.pyi", "py.typed", "kernels/*.h")
+              for file in package.glob(pattern)]
+    absent = missing(names, wanted)
+    assert not absent, f"{path.name} lacks {absent}; see [tool.setuptools] in pyproject.toml"
+    device_sources = missing([name.split("/")[-1] for name in names], [f.name for f in CHECKOUT.glob("cuda/*.cu")])
+    assert not device_sources, f"{path.name} lacks {device_sources} of cuda/"
+
+
+def check_source_package(path):
+    names = [name.split("/", 1)[1] for name in tarfile.open(path).getnames() if "/" in name]
+    for name in names:
+        assert pathlib.Path(name).suffix not in NOT_IN_SOURCE, f"{path.name} holds {name}"
+        assert not name.startswith("build/"), f"{path.name} holds {name}"
+    listed = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        print("not a git checkout: the source package is not compared with it")
+        return
+    absent = missing(names, [name for name in listed.stdout.splitlines() if name != ".gitignore"])
+    assert not absent, f"{path.name} lacks {absent}; see MANIFEST.in"
+
+
+def main(folder):
+    check_wheel(only(folder, "*.whl"))
+    check_source_package(only(folder, "*.tar.gz"))
+    print(*sorted(file.name for file in folder.iterdir()), sep="\n")
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))

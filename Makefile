@@ -1,0 +1,56 @@
+# Every target does its own set-up in .venv; only python3 >= 3.11 with venv, a C++ compiler and make are needed.
+#
+# make test ARGS='tests/test_conv.py -k same'     make test INFINIOP_CY_DEBUG=1     make test CC=clang CXX=clang++
+# PYTHON is the one that .venv is made from: make clean before choosing another.
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip --disable-pip-version-check --quiet
+SOURCES := setup.py pyproject.toml \
+	$(shell find infiniop_cy cuda -name '*.pyx' -o -name '*.pxi' -o -name '*.h' -o -name '*.cpp' 2>/dev/null)
+# What else changes the compiled module: another value of any of these builds it again.
+SETTINGS := $(foreach name,CC CXX CFLAGS INFINIOP_CY_OPENMP INFINIOP_CY_DEBUG INFINIOP_CY_SANITIZE,$(name)=$($(name)))
+
+.PHONY: help test demo lint clean FORCE
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile
+
+test: $(VENV)/test.stamp  ## build, then run the tests; ARGS='...' goes to pytest
+	$(RUN) -m pytest $(ARGS)
+
+demo: $(VENV)/demo.stamp  ## build, then train a small network on handwritten digits with these gradients
+	$(RUN) examples/train_digits.py $(ARGS)
+
+lint: $(VENV)/lint.stamp  ## ruff, mypy, and the stubs against what they describe
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+	$(RUN) -m mypy.stubtest infiniop_cy --mypy-config-file pyproject.toml \
+		--allowlist .ci/stubtest-allowlist.txt --ignore-unused-allowlist
+
+clean:  ## remove all that was made, .venv included
+	rm -rf $(VENV) build dist *.egg-info examples/output .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -f infiniop_cy/core/*.so
+
+$(VENV)/python.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "infiniop_cy needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || \
+			echo not found). Name one that is: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/settings: FORCE | $(VENV)/python.stamp
+	@echo '$(SETTINGS)' | cmp -s - $@ || echo '$(SETTINGS)' > $@
+
+$(VENV)/build.stamp: $(SOURCES) $(VENV)/settings
+	rm -rf build
+	$(PIP) install --editable .
+	@touch $@
+
+# The packages of an extra. infiniop_cy itself is there already, so this does not build it again.
+$(VENV)/%.stamp: pyproject.toml | $(VENV)/build.stamp
+	$(PIP) install 'infiniop_cy[$*]'
+	@touch $@

@@ -1,0 +1,21 @@
+"""INFINIOP_VERBOSE=1: one log line per call, through logging; otherwise nothing, at no cost."""
+import logging
+import os
+
+ENABLED = os.environ.get("INFINIOP_VERBOSE") == "1"
+
+_log = logging.getLogger("infiniop_cy")
+if ENABLED:
+    _log.setLevel(logging.INFO)
+    if not _log.handlers:
+        _log.addHandler(logging.StreamHandler())
+
+
+def log(operator, **facts):
+    """`operator name=value ...`; arrays as dtype and shape."""
+    if ENABLED:
+        _log.info("%s %s", operator, " ".join(f"{name}={_brief(value)}" for name, value in facts.items()))
+
+
+def _brief(value):
+    return f"{value.dtype}{tuple(value.shape)}" if hasattr(value, "shape") else value
