@@ -1,8 +1,8 @@
 """Operator descriptors: create, workspace_size, calculate, destroy. One class per row of operators.py, and conv."""
 from infiniop_cy.devices import Handle
-from infiniop_cy.functions import _int64, complete_parameters, formula_of
+from infiniop_cy.functions import complete_parameters, formula_of, per_axis
 from infiniop_cy.operators import ROWS
-from infiniop_cy.status import BadParam, NullPointer
+from infiniop_cy.status import NullPointer
 from infiniop_cy.verbose import log
 
 
@@ -84,11 +84,8 @@ class ConvBackwardDescriptor(OperatorDescriptor):
         for name, value in (("pads", pads), ("strides", strides), ("dilations", dilations)):
             if value is None:
                 raise NullPointer(f"conv_backward: {name} is None")
-            values = (value,) * axes if hasattr(value, "__index__") else tuple(value)
-            if len(values) != axes or not all(hasattr(v, "__index__") for v in values):
-                raise BadParam(f"conv_backward: {name} is {value!r}, expected an integer or {axes} of them")
-            lists[name] = _int64(name, tuple(v.__index__() for v in values))
-        groups, = _int64("groups", (groups.__index__(),))
+            lists[name] = per_axis(name, value, axes)
+        groups, = per_axis("groups", groups, 1)
         self._plan = backend.ConvPlan(grad_output, input, weight, bias, lists["strides"],
                                       tuple((p, p) for p in lists["pads"]), lists["dilations"], groups)
 

@@ -1,5 +1,6 @@
 """The public functions. An elementwise one is an object made from its row of operators.py."""
 from functools import partial
+from operator import index
 from typing import NamedTuple
 
 from infiniop_cy import devices
@@ -131,14 +132,22 @@ class ConvGradients(NamedTuple):
     grad_bias: object
 
 
-def _per_axis(name, value, axes):
-    """An integer, or one per spatial axis, as a tuple of one per axis."""
-    values = (value,) * axes if hasattr(value, "__index__") else value
+def _integer(value):
+    """The int that value stands for; None where it is none (an array of several has __index__ too)."""
     try:
-        values = tuple(v.__index__() for v in values)
-    except (TypeError, AttributeError):
-        raise BadParam(f"conv_backward: {name} is {value!r}, expected an integer or {axes} of them") from None
-    if len(values) != axes:
+        return index(value)
+    except TypeError:
+        return None
+
+
+def per_axis(name, value, axes):
+    """An integer, or one per spatial axis, as a tuple of one per axis."""
+    single = _integer(value)
+    try:
+        values = (single,) * axes if single is not None else tuple(map(_integer, value))
+    except TypeError:
+        values = ()
+    if len(values) != axes or None in values:
         raise BadParam(f"conv_backward: {name} is {value!r}, expected an integer or {axes} of them")
     return _int64(name, values)
 
@@ -161,22 +170,22 @@ def padding_pairs(padding, kernel, stride, dilation):
             raise BadParam(f"conv_backward: padding 'same' with stride {stride}, expected stride 1")
         totals = [d * (k - 1) for k, d in zip(kernel, dilation)]
         return tuple((t // 2, t - t // 2) for t in totals)
-    if not hasattr(padding, "__index__"):
-        try:
-            pairs = [tuple(p) if hasattr(p, "__len__") else (p, p) for p in padding]
-        except TypeError:
-            pairs = []
-        if len(pairs) != axes or any(len(p) != 2 or not all(hasattr(v, "__index__") for v in p) for p in pairs):
-            raise BadParam(f"conv_backward: padding is {padding!r}, expected an integer, {axes} integers, "
-                           f"{axes} (before, after) pairs, 'same' or 'valid'")
-        return tuple(_int64("padding", tuple(v.__index__() for v in p)) for p in pairs)
-    return tuple((p, p) for p in _per_axis("padding", padding, axes))
+    if _integer(padding) is not None:
+        return tuple((p, p) for p in per_axis("padding", padding, axes))
+    try:
+        pairs = [tuple(map(_integer, p)) if hasattr(p, "__len__") else (_integer(p),) * 2 for p in padding]
+    except TypeError:
+        pairs = []
+    if len(pairs) != axes or any(len(p) != 2 or None in p for p in pairs):
+        raise BadParam(f"conv_backward: padding is {padding!r}, expected an integer, {axes} integers, "
+                       f"{axes} (before, after) pairs, 'same' or 'valid'")
+    return tuple(_int64("padding", p) for p in pairs)
 
 
 def geometry(spatial_shape, stride, padding, dilation):
     """(stride, padding pairs, dilation), one entry per axis of a kernel of this shape."""
     axes = len(spatial_shape)
-    stride, dilation = _per_axis("stride", stride, axes), _per_axis("dilation", dilation, axes)
+    stride, dilation = per_axis("stride", stride, axes), per_axis("dilation", dilation, axes)
     return stride, padding_pairs(padding, spatial_shape, stride, dilation), dilation
 
 
@@ -222,9 +231,7 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
     if not 3 <= len(shape) <= 5:
         raise BadTensorShape(f"conv_backward: weight has {len(shape)} dimensions, expected 3 to 5: "
                              "output and input channels and 1 to 3 spatial axes")
-    if not hasattr(groups, "__index__"):
-        raise BadParam(f"conv_backward: groups is {groups!r}, expected an integer")
-    groups, = _int64("groups", (groups.__index__(),))
+    groups, = per_axis("groups", groups, 1)
     stride, pairs, dilation = geometry(shape[2:], stride, padding, dilation)
     log("conv_backward", grad_output=grad_output, input=input, weight=weight, stride=stride, padding=pairs,
         dilation=dilation, groups=groups, output_mask=mask)

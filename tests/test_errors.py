@@ -123,7 +123,7 @@ CONV = [
      {"groups": 2}),
     ("groups do not divide weight", iop.BadParam, "groups is 3, expected a divisor of the 4 channels on axis 0 of weight",
      {"groups": 3, "weight": ones(4, 1, 3, 3)}),
-    ("groups no integer", iop.BadParam, "groups is 1.5", {"groups": 1.5}),
+    ("groups no integer", iop.BadParam, "groups is 1.5, expected an integer", {"groups": 1.5}),
     ("stride length", iop.BadParam, "expected an integer or 2 of them", {"stride": (1, 1, 1)}),
     ("stride no integer", iop.BadParam, "stride is 1.5", {"stride": 1.5}),
     ("padding word", iop.BadParam, "padding is 'full', expected 'same', 'valid' or integers", {"padding": "full"}),

@@ -244,8 +244,11 @@ cdef int plan_conv(const ConvSpec *spec, Tensor **tensors, int threads, ConvPlan
 
 cdef int worthwhile_threads(const ConvPlan *plan, int threads) noexcept nogil:
     """One for every CONV_WORK multiplications: waking threads costs microseconds, and milliseconds on a busy machine."""
-    cdef double work = <double>plan.batch * plan.groups * plan.cout * plan.cin * plan.pixels_out * plan.taps
-    return <int>max(1.0, min(<double>threads, work / CONV_WORK))
+    cdef int64_t work = plan.batch * plan.pixels_out  # fits: it counts elements of one channel
+    if mul_overflows(work, plan.groups * plan.cout, &work) or mul_overflows(work, plan.cin, &work) \
+            or mul_overflows(work, plan.taps, &work):
+        return threads
+    return <int>max(<int64_t>1, min(<int64_t>threads, work // CONV_WORK))
 
 
 cdef int64_t panel_bytes(const ConvPlan *plan, int64_t elements) noexcept nogil:
