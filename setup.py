@@ -1,11 +1,16 @@
 """Build of the extension module. Metadata is in pyproject.toml.
 
+On Linux also libinfiniop.so and libinfinirt.so, the C API for any client: the same objects linked again, with all
+that belongs to Python left out by the linker, since nothing exported reaches it.
+
 One extension, infiniop_cy.core._core: Cython, plus one object file per instruction set, each compiled
 from its own two-line source with its own flags and chosen at run time. OpenMP is used where the compiler
 has it; INFINIOP_CY_OPENMP=0 leaves it out. INFINIOP_CY_DEBUG=1 checks bounds and asserts, and
 INFINIOP_CY_SANITIZE=address,undefined compiles with those sanitizers.
 """
+import importlib.util
 import os
+import pathlib
 import platform
 import sys
 import tempfile
@@ -16,6 +21,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 KERNELS = "infiniop_cy/kernels"
+CAPI = "infiniop_cy/capi"
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 DEBUG = os.environ.get("INFINIOP_CY_DEBUG") == "1"
 SANITIZE = os.environ.get("INFINIOP_CY_SANITIZE")
@@ -29,6 +35,7 @@ if X86:
 
 # No contraction: the bits must not depend on what the compiler fuses.
 COMPILE_FLAGS = ["-std=c++17", "-g0", "-ffp-contract=off", "-fno-strict-aliasing", "-fvisibility=hidden",
+                 "-ffunction-sections", "-fdata-sections",
                  # gcc's own AVX-512 headers set off the first; clang does not know it
                  "-Wno-maybe-uninitialized", "-Wno-unknown-warning-option"]
 COMPILE_FLAGS += ["-O1", "-g", "-UNDEBUG"] if DEBUG or SANITIZE else ["-O3"]
@@ -44,15 +51,55 @@ Set INFINIOP_CY_OPENMP=0 to silence this message.
 """
 
 
+def load(path):
+    """A module of the package, without importing the package, which is not built yet."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 class BuildExtension(build_ext):
+    def run(self):
+        # The C functions of each operator follow from the table.
+        rows = load(pathlib.Path("infiniop_cy/operators.py")).ROWS
+        render = load(pathlib.Path(CAPI, "render.py")).render
+        self.operator_sources = [str(path) for path in render(rows, pathlib.Path(CAPI), pathlib.Path("build/capi"))]
+        super().run()
+
     def build_extension(self, extension):
         extension.extra_compile_args = COMPILE_FLAGS + self.openmp_flags()
         extension.extra_link_args = LINK_FLAGS + self.openmp_flags()
         for isa, flags in ISA_FLAGS.items():
-            extension.extra_objects += self.compiler.compile(
-                [f"{KERNELS}/kernels_{isa}.cpp"], output_dir=self.build_temp, extra_postargs=COMPILE_FLAGS + flags,
-                depends=extension.depends)
+            extension.extra_objects += self.compile([f"{KERNELS}/kernels_{isa}.cpp"], flags)
         super().build_extension(extension)
+        if sys.platform == "linux":
+            self.build_c_api(extension)
+
+    def compile(self, sources, flags=()):
+        return self.compiler.compile(sources, output_dir=self.build_temp, extra_postargs=[*COMPILE_FLAGS, *flags],
+                                     include_dirs=[f"{CAPI}/include", CAPI], depends=self.extensions[0].depends)
+
+    def build_c_api(self, extension):
+        package = pathlib.Path(self.get_ext_fullpath(extension.name)).parent.parent
+        library = package / "capi/lib"
+        library.mkdir(parents=True, exist_ok=True)
+        if not self.inplace:  # the generated headers, which no package list knows
+            for header in pathlib.Path(CAPI, "include").rglob("*.h"):
+                target = package / "capi" / header.relative_to(CAPI)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                self.copy_file(str(header), str(target))
+        exports = pathlib.Path(CAPI, "exports.map").resolve()
+        flags = LINK_FLAGS + ["-Wl,--gc-sections", f"-Wl,--version-script={exports}", "-Wl,-rpath,$ORIGIN"]
+        runtime = self.compile([f"{CAPI}/infinirt.cpp"])
+        self.compiler.link_shared_object(runtime, str(library / "libinfinirt.so"), target_lang="c++",
+                                         extra_postargs=[*flags, "-Wl,-soname,libinfinirt.so"])
+        core = self.compiler.object_filenames([s for s in extension.sources if not s.endswith("infinirt.cpp")],
+                                              output_dir=self.build_temp)
+        self.compiler.link_shared_object(
+            core + extension.extra_objects + self.compile([f"{CAPI}/acl.cpp", *self.operator_sources]),
+            str(library / "libinfiniop.so"), target_lang="c++", libraries=["infinirt"], library_dirs=[str(library)],
+            extra_postargs=[*flags, *self.openmp_flags(), "-Wl,-soname,libinfiniop.so"])
 
     def openmp_flags(self):
         if os.environ.get("INFINIOP_CY_OPENMP") == "0":
@@ -82,10 +129,13 @@ def files(folder, *endings):
 
 extension = Extension(
     "infiniop_cy.core._core",
-    sources=["infiniop_cy/core/_core.pyx", f"{KERNELS}/dispatch.cpp"],
-    depends=files("infiniop_cy/core", ".pxi", ".h") + files(KERNELS, ".h"),
-    include_dirs=[numpy.get_include()],
-    define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")] + [("INFINIOP_X86_KERNELS", None)] * X86,
+    sources=["infiniop_cy/core/_core.pyx", f"{KERNELS}/dispatch.cpp", f"{CAPI}/infinirt.cpp"],
+    depends=files("infiniop_cy/core", ".pxi", ".h") + files(KERNELS, ".h") + files(CAPI, ".h", ".in", ".py")
+    + [str(path) for path in pathlib.Path(CAPI, "include").rglob("*.h")],
+    include_dirs=[numpy.get_include(), f"{CAPI}/include"],
+    define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
+                   ("CYTHON_EXTERN_C", 'extern "C"'),  # linkage of the C API's functions
+                   *[("INFINIOP_X86_KERNELS", None)] * X86],
     language="c++",
 )
 

@@ -10,6 +10,7 @@ Functions: one per row of operators.py, and conv_backward. Descriptors: Handle, 
 """
 from importlib.metadata import version as _version
 
+from infiniop_cy.capi import get_include
 from infiniop_cy.config import show_config
 from infiniop_cy.core._core import TensorDescriptor, threads
 from infiniop_cy.descriptors import DESCRIPTORS as _DESCRIPTORS
@@ -44,5 +45,5 @@ __all__ = [  # noqa: PLE0604 (the tables hold strings)
     "Status", "InfiniopError", "InternalError", "NotImplementedOperator", "BadParam", "NullPointer",
     "DeviceTypeNotSupported", "DeviceNotFound", "DeviceNotInitialized", "DeviceArchitectureNotSupported",
     "BadTensorDtype", "BadTensorShape", "BadTensorStrides", "InsufficientWorkspace",
-    "show_config",
+    "get_include", "show_config",
 ]

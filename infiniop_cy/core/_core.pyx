@@ -19,6 +19,8 @@ include "elementwise.pxi"   # validate, plan, run: all elementwise operators
 include "conv_plan.pxi"     # validate and plan a convolution backward
 include "conv_pack.pxi"     # implicit im2col panels and result tiles
 include "conv_run.pxi"      # its three gradients
+include "capi.pxi"          # the infiniop C functions
+include "aclnn.pxi"         # the aclnn C functions
 include "arrays.pxi"        # NumPy arrays to tensors and back
 include "functions.pxi"     # the calls behind iop.relu_backward(g, x)
 include "descriptors.pxi"   # plans that Python holds

@@ -73,38 +73,6 @@ cdef void fill_tensor(Tensor *tensor, cnp.ndarray array):
         tensor.strides[d] = cnp.PyArray_STRIDE(array, d)
 
 
-cdef bint broadcast(Tensor *a, Tensor *b):
-    """NumPy's broadcasting of both to one shape, by strides of 0; False where the shapes do not allow it."""
-    cdef int ndim = max(a.ndim, b.ndim), d
-    cdef int64_t length
-    expand(a, ndim)
-    expand(b, ndim)
-    for d in range(ndim):
-        if a.shape[d] != b.shape[d] and a.shape[d] != 1 and b.shape[d] != 1:
-            return False
-    for d in range(ndim):
-        length = b.shape[d] if a.shape[d] == 1 else a.shape[d]
-        if a.shape[d] != length:
-            a.shape[d], a.strides[d] = length, 0
-        if b.shape[d] != length:
-            b.shape[d], b.strides[d] = length, 0
-    return True
-
-
-cdef void expand(Tensor *t, int ndim):
-    """Leading axes of length 1."""
-    cdef int added = ndim - t.ndim, d
-    if added == 0:
-        return
-    for d in range(t.ndim - 1, -1, -1):
-        t.shape[d + added] = t.shape[d]
-        t.strides[d + added] = t.strides[d]
-    for d in range(added):
-        t.shape[d] = 1
-        t.strides[d] = 0
-    t.ndim = ndim
-
-
 cdef bint same_shape(const Tensor *t, cnp.ndarray array):
     cdef int d
     if t.ndim != cnp.PyArray_NDIM(array):

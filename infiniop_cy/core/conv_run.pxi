@@ -223,3 +223,35 @@ cdef void run_conv(const ConvPlan *plan, char *workspace, int threads) noexcept 
         run_grad_weight(plan, workspace, threads)
     if plan.view[CONV_GRAD_BIAS].data != NULL:
         run_grad_bias(plan, workspace, threads)
+
+
+cdef void conv_gradient_tensors(Tensor *tensors) noexcept nogil:
+    """Descriptors' gradients: shaped like input, weight and (C_out), contiguous."""
+    tensors[CONV_GRAD_INPUT] = tensors[CONV_INPUT]
+    tensors[CONV_GRAD_WEIGHT] = tensors[CONV_WEIGHT]
+    tensors[CONV_GRAD_BIAS] = tensors[CONV_WEIGHT]
+    tensors[CONV_GRAD_BIAS].ndim = min(1, tensors[CONV_WEIGHT].ndim)
+    contiguous_strides(&tensors[CONV_GRAD_INPUT])
+    contiguous_strides(&tensors[CONV_GRAD_WEIGHT])
+    contiguous_strides(&tensors[CONV_GRAD_BIAS])
+
+
+cdef int run_conv_on(const ConvPlan *plan, const Tensor *described, char **data, char *workspace, int threads,
+                     Failure *failure) noexcept nogil:
+    """A descriptor's plan on these addresses; gradients whose address is NULL are left out. A workspace of NULL
+    only checks. Several threads may run one plan, each with its own workspace."""
+    cdef ConvPlan bound = plan[0]
+    cdef Tensor tensors[CONV_TENSORS]
+    cdef Tensor *present[CONV_TENSORS]
+    cdef int i
+    for i in range(CONV_TENSORS):
+        tensors[i] = described[i]
+        tensors[i].data = bound.view[i].data = data[i]
+        present[i] = &tensors[i] if data[i] != NULL else NULL
+        if i < CONV_BIAS and data[i] == NULL and has_elements(&tensors[i]):
+            return fail(failure, Rule.NULL_DATA, i)
+    if check_conv_addresses(present, failure):
+        return failure.rule
+    if workspace != NULL:
+        run_conv(&bound, workspace, threads)
+    return Rule.PASSED

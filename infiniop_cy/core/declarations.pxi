@@ -30,7 +30,9 @@ cdef extern from "../kernels/table.h" nogil:
         ConvertKernel (*convert)[20]
         GemmTile *gemm
         SumKernel *sum
-    const KernelTable *infiniop_choose_kernels(const char *forced, const char **why)
+    const KernelTable *const kernels "infiniop_kernels"
+    const char *const forced_isa "infiniop_forced_isa"
+    const char *kernels_problem "infiniop_kernels_problem"
     const char *const *infiniop_compiled_isas()
 
 
@@ -42,7 +44,6 @@ cdef extern from "support.h" nogil:
     int omp_get_max_threads()
     int omp_get_thread_num()
     int in_forked_child
-    void install_fork_guard()
     uint32_t enter_float_state()
     void leave_float_state(uint32_t saved)
 
@@ -61,16 +62,9 @@ def compiled_isas():
     return result
 
 
-# The kernels every call uses; chosen once, when the module loads.
-cdef const char *kernels_problem = NULL
-cdef const char *forced_isa = getenv("INFINIOP_CY_ISA")
-if forced_isa != NULL and forced_isa[0] == 0:
-    forced_isa = NULL
-cdef const KernelTable *kernels = infiniop_choose_kernels(forced_isa, &kernels_problem)
 if kernels == NULL:
     raise ImportError(f"INFINIOP_CY_ISA={forced_isa.decode()}: {kernels_problem.decode()}; "
                       f"compiled in: {', '.join(compiled_isas())}")
-install_fork_guard()
 
 
 def formula_names():

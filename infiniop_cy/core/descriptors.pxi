@@ -179,12 +179,8 @@ cdef class ConvPlanObject:
         for i in range(3 + self.has_bias):
             self.tensors[i] = required(named[CONV_NAMES[i]], "conv_backward", CONV_NAMES[i]).tensor
             pointers[i] = &self.tensors[i]
-        # The gradients have the forward shapes, contiguous.
-        for i, like in ((CONV_GRAD_INPUT, CONV_INPUT), (CONV_GRAD_WEIGHT, CONV_WEIGHT), (CONV_GRAD_BIAS, CONV_WEIGHT)):
-            self.tensors[i] = self.tensors[<int>like]
-            if i == CONV_GRAD_BIAS:
-                self.tensors[i].ndim = min(1, self.tensors[i].ndim)
-            contiguous_strides(&self.tensors[i])
+        conv_gradient_tensors(self.tensors)
+        for i in range(CONV_GRAD_INPUT, CONV_TENSORS):
             pointers[i] = &self.tensors[i]
         if plan_conv(&spec, pointers, resolve_threads(None, "conv_backward"), &self.plan, &failure):
             raise error_of(&failure, "conv_backward", CONV_NAMES, named)
@@ -196,23 +192,15 @@ cdef class ConvPlanObject:
     def calculate(self, workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight):
         cdef str op = "conv_backward"
         cdef Failure failure
-        cdef ConvPlan plan = self.plan  # several threads may run the one plan on their own data
-        cdef Tensor bound[CONV_TENSORS]
-        cdef Tensor *pointers[CONV_TENSORS]
+        cdef char *data[CONV_TENSORS]
         cdef char *scratch
         cdef int i, threads = resolve_threads(None, op)
         values = (grad_output, input, weight, None, grad_input, grad_weight, grad_bias)
         if grad_bias is not None and not self.has_bias:
             raise status.BadParam(f"{op}: grad_bias is given, but the descriptor was created without a bias")
         for i in range(CONV_TENSORS):
-            bound[i] = self.tensors[i]
-            bound[i].data = address_of(values[i], &self.tensors[i], i >= CONV_GRAD_INPUT, op, CONV_NAMES[i])
-            pointers[i] = &bound[i] if bound[i].data != NULL else NULL
-            plan.view[i].data = bound[i].data
-            if i < CONV_BIAS and bound[i].data == NULL and any_elements(&bound[i]):
-                fail(&failure, Rule.NULL_DATA, i)
-                raise error_of(&failure, op, CONV_NAMES, {})
-        if check_conv_addresses(pointers, &failure):
+            data[i] = address_of(values[i], &self.tensors[i], i >= CONV_GRAD_INPUT, op, CONV_NAMES[i])
+        if run_conv_on(&self.plan, self.tensors, data, NULL, threads, &failure):
             raise error_of(&failure, op, CONV_NAMES, {})
         size = workspace_bytes(workspace, op)
         if size is not None and size < self.plan.workspace_bytes:
@@ -221,15 +209,7 @@ cdef class ConvPlanObject:
         scratch = <char *>cnp.PyArray_DATA(workspace) if isinstance(workspace, cnp.ndarray) \
             else <char *><uintptr_t>workspace.__index__()
         with nogil:
-            run_conv(&plan, scratch, threads)
-
-
-cdef bint any_elements(const Tensor *t):
-    cdef int d
-    for d in range(t.ndim):
-        if t.shape[d] == 0:
-            return False
-    return True
+            run_conv_on(&self.plan, self.tensors, data, scratch, threads, &failure)
 
 
 cdef object workspace_bytes(object workspace, str op):

@@ -44,11 +44,9 @@ static inline int openmp_version(void) {
 // A forked child inherits OpenMP's bookkeeping but none of its threads; a parallel region there can hang.
 static int in_forked_child = 0;
 static void mark_forked_child(void) { in_forked_child = 1; }
-static inline void install_fork_guard(void) {
 #if defined(__unix__) || defined(__APPLE__)
-    pthread_atfork(NULL, NULL, mark_forked_child);
+__attribute__((constructor)) static void install_fork_guard(void) { pthread_atfork(NULL, NULL, mark_forked_child); }
 #endif
-}
 
 // Kernels run in the default rounding mode with subnormals on, whatever another library has set on this
 // thread, and leave the mode and the exception flags as they were.

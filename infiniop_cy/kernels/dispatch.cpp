@@ -1,4 +1,5 @@
 // Which kernel table runs: the best that this CPU supports, or the one asked for by name.
+#include <stdlib.h>
 #include <string.h>
 #include "table.h"
 
@@ -37,15 +38,28 @@ const char *const names[] = {
 
 const char *const *infiniop_compiled_isas(void) { return names; }
 
-const KernelTable *infiniop_choose_kernels(const char *forced, const char **why) {
+const char *infiniop_kernels_problem = "";
+
+namespace {
+const char *forced_isa() {
+    const char *name = getenv("INFINIOP_CY_ISA");
+    return name && *name ? name : nullptr;
+}
+
+const KernelTable *choose_kernels(const char *forced) {
 #if defined(INFINIOP_X86_KERNELS)
     __builtin_cpu_init();
 #endif
-    *why = forced ? "not compiled into this build" : "";
     for (const Choice &choice : choices) {
         if (forced && strcmp(forced, choice.name) != 0) continue;
         if (choice.supported()) return choice.table;
-        *why = "not supported by this CPU";
+        infiniop_kernels_problem = "not supported by this CPU";
+        if (forced) return nullptr;
     }
+    infiniop_kernels_problem = "not compiled into this build";
     return nullptr;
 }
+}  // namespace
+
+const char *const infiniop_forced_isa = forced_isa();
+const KernelTable *const infiniop_kernels = choose_kernels(infiniop_forced_isa);

@@ -51,7 +51,10 @@ extern const struct KernelTable infiniop_kernels_generic;
 extern const struct KernelTable infiniop_kernels_avx2;
 extern const struct KernelTable infiniop_kernels_avx512;
 
-// The table for this CPU, or the one that `forced` names; null with *why set where that cannot run.
-const struct KernelTable *infiniop_choose_kernels(const char *forced, const char **why);
+// The table for this CPU, or the one that INFINIOP_CY_ISA (infiniop_forced_isa, else null) names; null with the
+// problem in words where that cannot run. Chosen once, when the library is loaded.
+extern const struct KernelTable *const infiniop_kernels;
+extern const char *const infiniop_forced_isa;
+extern const char *infiniop_kernels_problem;
 // Names of the tables compiled in, null-terminated, best first.
 const char *const *infiniop_compiled_isas(void);

@@ -1,0 +1,56 @@
+"""The C functions of each row of operators.py, from the templates beside this file. Run by setup.py."""
+import pathlib
+
+HERE = pathlib.Path(__file__).parent
+
+
+def _template(name):
+    return (HERE / name).read_text()
+
+
+def _fields(position, row):
+    """What the templates leave open."""
+    numbers = [p for p in row.parameters if not p.choices]
+    choices = [p for p in row.parameters if p.choices]
+    kinds = {p.name: "bool" if isinstance(p.default, bool) else "float" for p in numbers}
+    fields = {
+        "name": row.name, "Name": "".join(part.capitalize() for part in row.name.split("_")), "guard": row.name.upper(),
+        "gradient": row.gradient, "position": position, "promotes": str(row.promotes).lower(), "count": len(numbers),
+        "formula": choices[0].choices[choices[0].default] if choices else row.name,
+        "arguments": "".join(f", {kinds[p.name]} {p.name}" for p in numbers),
+        "values": "".join(f"{p.name}, " for p in numbers),
+        "dtypes": "; inputs of two dtypes promote, and grad_input may have any dtype" if row.promotes else ", all the same",
+        "documentation": "".join(f"   {p.name}: {' '.join(p.doc.split())}\n" for p in numbers),
+        "refusal": f", or {row.constraint.split(', ', 1)[0].split()[0]} out of range" if row.constraint else "",
+    }
+    if choices:
+        fields["choice"] = choices[0].name
+        fields["options"] = ", ".join(f'{i} for "{value}"' for i, value in enumerate(choices[0].choices))
+        fields["formulas"] = ", ".join(f'"{formula}"' for formula in choices[0].choices.values())
+    return fields
+
+
+def render(rows, capi, sources):
+    """Write capi/include/infiniop.h, capi/include/infiniop/ops/<name>.h and sources/<name>.cpp; paths of the sources."""
+    include = capi / "include"
+    written = []
+    for position, row in enumerate(rows):
+        fields = _fields(position, row)
+        header, source = ("", "")
+        if "choice" in fields:
+            header, source = _template("variant.h.in").format(**fields), _template("variant.cpp.in").format(**fields)
+        _write(include / "infiniop/ops" / f"{row.name}.h", _template("operator.h.in").format(variants=header, **fields))
+        path = sources / f"{row.name}.cpp"
+        _write(path, _template("operator.cpp.in").format(variants=source, **fields))
+        written.append(path)
+    names = ["handle", "tensor_descriptor", *(f"ops/{name}" for name in sorted(["conv_backward", *(r.name for r in rows)]))]
+    includes = "".join(f'#include "infiniop/{name}.h"\n' for name in names)
+    _write(include / "infiniop.h", _template("infiniop.h.in").format(includes=includes))
+    return written
+
+
+def _write(path, text):
+    """Only where it differs, so that nothing is compiled again for nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)

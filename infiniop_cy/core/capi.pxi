@@ -1,0 +1,312 @@
+# The C API: infiniop calls as thin as can be over the plans above. No Python object is touched, so that the same
+# functions, linked into libinfiniop.so without the rest of this module, serve any client. infiniop_cy/capi has the
+# headers, the runtime calls, and the per-operator functions (generated from operators.py) over infiniop_elementwise_*.
+from libc.stddef cimport ptrdiff_t
+from libc.string cimport strcmp
+from libcpp cimport bool as c_bool
+
+
+cdef extern from "../capi/objects.h" nogil:
+    enum:
+        HANDLE_OBJECT, TENSOR_OBJECT, CONV_OBJECT, ELEMENTWISE_OBJECT
+    ctypedef struct Object:
+        int device
+        int device_id
+    void *new_object(int32_t kind, size_t size)
+    bint is_object(const void *pointer, int32_t kind)
+    bint free_object(void *pointer, int32_t kind, size_t size)
+
+cdef extern from "../capi/engine.h" nogil:
+    ctypedef enum infiniStatus_t:
+        INFINI_STATUS_SUCCESS
+        INFINI_STATUS_INTERNAL_ERROR
+        INFINI_STATUS_BAD_PARAM
+        INFINI_STATUS_NULL_POINTER
+        INFINI_STATUS_DEVICE_ARCHITECTURE_NOT_SUPPORTED
+        INFINI_STATUS_BAD_TENSOR_DTYPE
+        INFINI_STATUS_BAD_TENSOR_SHAPE
+        INFINI_STATUS_BAD_TENSOR_STRIDES
+        INFINI_STATUS_INSUFFICIENT_WORKSPACE
+    ctypedef enum infiniDevice_t:
+        pass
+    ctypedef enum infiniDtype_t:
+        pass
+    ctypedef struct InfiniopHandle:
+        pass
+    ctypedef struct InfiniopTensorDescriptor:
+        pass
+    ctypedef struct InfiniopConvBackwardDescriptor:
+        pass
+    ctypedef InfiniopHandle *infiniopHandle_t
+    ctypedef InfiniopTensorDescriptor *infiniopTensorDescriptor_t
+    ctypedef InfiniopConvBackwardDescriptor *infiniopConvBackwardDescriptor_t
+    infiniStatus_t infinirtGetDevice(infiniDevice_t *device, int *device_id)
+
+
+ctypedef struct TensorObject:
+    Object header
+    Tensor tensor
+
+
+ctypedef struct ElementwiseObject:
+    Object header
+    ElementwisePlan plan
+
+
+ctypedef struct ConvObject:
+    Object header
+    ConvPlan plan
+    bint has_bias
+    Tensor tensors[CONV_TENSORS]
+
+
+cdef infiniStatus_t status_of(int rule) noexcept nogil:
+    return <infiniStatus_t>(rule // 100)
+
+
+# ---- handles and tensors
+
+cdef public infiniStatus_t infiniopCreateHandle(infiniopHandle_t *handle_ptr) noexcept nogil:
+    cdef Object *handle
+    cdef infiniDevice_t device
+    if handle_ptr == NULL:
+        return INFINI_STATUS_NULL_POINTER
+    if kernels == NULL:  # INFINIOP_CY_ISA names what this CPU cannot run
+        return INFINI_STATUS_DEVICE_ARCHITECTURE_NOT_SUPPORTED
+    handle = <Object *>new_object(HANDLE_OBJECT, sizeof(Object))
+    if handle == NULL:
+        return INFINI_STATUS_INTERNAL_ERROR
+    infinirtGetDevice(&device, &handle.device_id)
+    handle.device = <int>device
+    handle_ptr[0] = <infiniopHandle_t>handle
+    return INFINI_STATUS_SUCCESS
+
+
+cdef infiniStatus_t destroy(void *object, int32_t kind, size_t size) noexcept nogil:
+    if object == NULL:
+        return INFINI_STATUS_NULL_POINTER
+    return INFINI_STATUS_SUCCESS if free_object(object, kind, size) else INFINI_STATUS_BAD_PARAM
+
+
+cdef infiniStatus_t check_object(const void *object, int32_t kind) noexcept nogil:
+    if object == NULL:
+        return INFINI_STATUS_NULL_POINTER
+    return INFINI_STATUS_SUCCESS if is_object(object, kind) else INFINI_STATUS_BAD_PARAM
+
+
+cdef public infiniStatus_t infiniopDestroyHandle(infiniopHandle_t handle) noexcept nogil:
+    return destroy(handle, HANDLE_OBJECT, sizeof(Object))
+
+
+cdef infiniStatus_t fill_c_tensor(Tensor *t, size_t ndim, const size_t *shape, const ptrdiff_t *strides,
+                                  int dtype) noexcept nogil:
+    """A tensor from C arrays; strides in elements, NULL for contiguous."""
+    cdef size_t d
+    cdef int64_t size
+    cdef Failure failure
+    if ndim and shape == NULL:
+        return INFINI_STATUS_NULL_POINTER
+    if ndim > MAX_NDIM:
+        return INFINI_STATUS_BAD_TENSOR_SHAPE
+    t.data = NULL
+    t.dtype = dtype
+    t.ndim = <int>ndim
+    if itemsize_of(dtype) == 0:
+        return INFINI_STATUS_BAD_TENSOR_DTYPE
+    for d in range(ndim):
+        t.shape[d] = <int64_t>shape[d]  # beyond 63 bits it is negative, which tensor_size refuses
+        if strides != NULL and mul_overflows(strides[d], itemsize_of(dtype), &t.strides[d]):
+            return INFINI_STATUS_BAD_TENSOR_STRIDES
+    if strides == NULL:
+        contiguous_strides(t)
+    return status_of(tensor_size(t, 0, &size, &failure))
+
+
+cdef public infiniStatus_t infiniopCreateTensorDescriptor(
+        infiniopTensorDescriptor_t *desc_ptr, size_t ndim, const size_t *shape, const ptrdiff_t *strides,
+        infiniDtype_t dtype) noexcept nogil:
+    cdef Tensor tensor
+    cdef TensorObject *object
+    cdef infiniStatus_t status
+    if desc_ptr == NULL:
+        return INFINI_STATUS_NULL_POINTER
+    status = fill_c_tensor(&tensor, ndim, shape, strides, <int>dtype)
+    if status != INFINI_STATUS_SUCCESS:
+        return status
+    object = <TensorObject *>new_object(TENSOR_OBJECT, sizeof(TensorObject))
+    if object == NULL:
+        return INFINI_STATUS_INTERNAL_ERROR
+    object.tensor = tensor
+    desc_ptr[0] = <infiniopTensorDescriptor_t>object
+    return INFINI_STATUS_SUCCESS
+
+
+cdef public infiniStatus_t infiniopDestroyTensorDescriptor(infiniopTensorDescriptor_t desc) noexcept nogil:
+    return destroy(desc, TENSOR_OBJECT, sizeof(TensorObject))
+
+
+# ---- elementwise operators; `position` in the table of operators tells their descriptors apart
+
+cdef int formula_number(const char *name) noexcept nogil:
+    cdef int i
+    for i in range(kernels.formula_count):
+        if strcmp(kernels.formula_name[i], name) == 0:
+            return i
+    return -1
+
+
+cdef public infiniStatus_t infiniop_elementwise_create(
+        infiniopHandle_t handle, void **desc_ptr, infiniopTensorDescriptor_t grad_input,
+        infiniopTensorDescriptor_t input, infiniopTensorDescriptor_t grad_output, int position, const char *formula,
+        c_bool promotes, const double *values, int count) noexcept nogil:
+    cdef ElementwiseSpec spec
+    cdef ElementwiseObject *object
+    cdef Failure failure
+    cdef infiniStatus_t status
+    cdef int i
+    cdef const void *tensors[OPERANDS]
+    if desc_ptr == NULL:
+        return INFINI_STATUS_NULL_POINTER
+    tensors[OUT], tensors[INPUT], tensors[GRAD_OUTPUT] = grad_input, input, grad_output
+    status = check_object(handle, HANDLE_OBJECT)
+    for i in range(OPERANDS):
+        if status == INFINI_STATUS_SUCCESS:
+            status = check_object(tensors[i], TENSOR_OBJECT)
+    if status != INFINI_STATUS_SUCCESS:
+        return status
+    spec.formula = formula_number(formula)
+    spec.promotes = promotes
+    spec.accumulate = False
+    memset(&spec.parameters, 0, sizeof(FormulaParameters))
+    for i in range(count):
+        spec.parameters.value[i] = values[i]
+    object = <ElementwiseObject *>new_object(ELEMENTWISE_OBJECT + position, sizeof(ElementwiseObject))
+    if object == NULL:
+        return INFINI_STATUS_INTERNAL_ERROR
+    status = status_of(plan_elementwise(
+        &spec, &(<TensorObject *>grad_input).tensor, &(<TensorObject *>input).tensor,
+        &(<TensorObject *>grad_output).tensor, &object.plan, &failure))
+    if status != INFINI_STATUS_SUCCESS:
+        free_object(object, ELEMENTWISE_OBJECT + position, sizeof(ElementwiseObject))
+        return status
+    object.header.device = (<Object *>handle).device
+    object.header.device_id = (<Object *>handle).device_id
+    desc_ptr[0] = object
+    return INFINI_STATUS_SUCCESS
+
+
+cdef public infiniStatus_t infiniop_elementwise_workspace(void *desc, int position, size_t *size) noexcept nogil:
+    cdef infiniStatus_t status = check_object(desc, ELEMENTWISE_OBJECT + position)
+    if size == NULL:
+        return INFINI_STATUS_NULL_POINTER
+    if status == INFINI_STATUS_SUCCESS:
+        size[0] = 0
+    return status
+
+
+cdef public infiniStatus_t infiniop_elementwise_calculate(
+        void *desc, int position, void *workspace, size_t workspace_size, void *grad_input, const void *input,
+        const void *grad_output) noexcept nogil:
+    cdef infiniStatus_t status = check_object(desc, ELEMENTWISE_OBJECT + position)
+    cdef char *data[OPERANDS]
+    cdef Failure failure
+    if status != INFINI_STATUS_SUCCESS:
+        return status
+    data[OUT], data[INPUT], data[GRAD_OUTPUT] = <char *>grad_input, <char *>input, <char *>grad_output
+    status = status_of(check_addresses(&(<ElementwiseObject *>desc).plan, data, &failure))
+    if status == INFINI_STATUS_SUCCESS:
+        run_elementwise(&(<ElementwiseObject *>desc).plan, data, default_threads())
+    return status
+
+
+cdef public infiniStatus_t infiniop_elementwise_destroy(void *desc, int position) noexcept nogil:
+    return destroy(desc, ELEMENTWISE_OBJECT + position, sizeof(ElementwiseObject))
+
+
+# ---- convolution
+
+cdef public infiniStatus_t infiniopCreateConvBackwardDescriptor(
+        infiniopHandle_t handle, infiniopConvBackwardDescriptor_t *desc_ptr, infiniopTensorDescriptor_t grad_output_desc,
+        infiniopTensorDescriptor_t input_desc, infiniopTensorDescriptor_t weight_desc,
+        infiniopTensorDescriptor_t bias_desc, void *pads, void *strides, void *dilations, size_t n) noexcept nogil:
+    cdef ConvSpec spec
+    cdef ConvObject *object
+    cdef Failure failure
+    cdef Tensor *tensors[CONV_TENSORS]
+    cdef const void *given[4]
+    cdef infiniStatus_t status
+    cdef int i, count = 3 + (bias_desc != NULL)
+    if desc_ptr == NULL or pads == NULL or strides == NULL or dilations == NULL:
+        return INFINI_STATUS_NULL_POINTER
+    given[0], given[1], given[2], given[3] = grad_output_desc, input_desc, weight_desc, bias_desc
+    status = check_object(handle, HANDLE_OBJECT)
+    for i in range(count):
+        if status == INFINI_STATUS_SUCCESS:
+            status = check_object(given[i], TENSOR_OBJECT)
+    if status != INFINI_STATUS_SUCCESS:
+        return status
+    memset(&spec, 0, sizeof(ConvSpec))
+    for i in range(min(3, (<TensorObject *>input_desc).tensor.ndim - 2)):
+        spec.stride[i] = (<ptrdiff_t *>strides)[i]
+        spec.before[i] = spec.after[i] = (<ptrdiff_t *>pads)[i]
+        spec.dilation[i] = (<ptrdiff_t *>dilations)[i]
+    spec.groups = <int64_t>n
+    object = <ConvObject *>new_object(CONV_OBJECT, sizeof(ConvObject))
+    if object == NULL:
+        return INFINI_STATUS_INTERNAL_ERROR
+    for i in range(CONV_TENSORS):
+        tensors[i] = &object.tensors[i]
+        if i < count:
+            object.tensors[i] = (<TensorObject *>given[i]).tensor
+    object.has_bias = bias_desc != NULL
+    if not object.has_bias:
+        tensors[CONV_BIAS] = NULL
+    conv_gradient_tensors(object.tensors)
+    status = status_of(plan_conv(&spec, tensors, default_threads(), &object.plan, &failure))
+    if status != INFINI_STATUS_SUCCESS:
+        free_object(object, CONV_OBJECT, sizeof(ConvObject))
+        return status
+    object.header.device = (<Object *>handle).device
+    object.header.device_id = (<Object *>handle).device_id
+    desc_ptr[0] = <infiniopConvBackwardDescriptor_t>object
+    return INFINI_STATUS_SUCCESS
+
+
+cdef public infiniStatus_t infiniopGetConvBackwardWorkspaceSize(infiniopConvBackwardDescriptor_t desc,
+                                                                size_t *size) noexcept nogil:
+    cdef infiniStatus_t status = check_object(desc, CONV_OBJECT)
+    if size == NULL:
+        return INFINI_STATUS_NULL_POINTER
+    if status == INFINI_STATUS_SUCCESS:
+        size[0] = (<ConvObject *>desc).plan.workspace_bytes
+    return status
+
+
+cdef public infiniStatus_t infiniopConvBackward(
+        infiniopConvBackwardDescriptor_t desc, void *workspace, size_t workspace_size, void *grad_input,
+        void *grad_weight, void *grad_bias, const void *grad_output, const void *input, const void *weight,
+        void *stream) noexcept nogil:
+    cdef infiniStatus_t status = check_object(desc, CONV_OBJECT)
+    cdef ConvObject *object = <ConvObject *>desc
+    cdef Failure failure
+    cdef char *data[CONV_TENSORS]
+    if status != INFINI_STATUS_SUCCESS:
+        return status
+    data[CONV_GRAD_OUTPUT] = <char *>grad_output
+    data[CONV_INPUT] = <char *>input
+    data[CONV_WEIGHT] = <char *>weight
+    data[CONV_BIAS] = NULL
+    data[CONV_GRAD_INPUT] = <char *>grad_input
+    data[CONV_GRAD_WEIGHT] = <char *>grad_weight
+    data[CONV_GRAD_BIAS] = <char *>grad_bias
+    if grad_bias != NULL and not object.has_bias:
+        return INFINI_STATUS_BAD_PARAM
+    if workspace_size < <size_t>object.plan.workspace_bytes:
+        return INFINI_STATUS_INSUFFICIENT_WORKSPACE
+    if workspace == NULL:
+        return INFINI_STATUS_NULL_POINTER
+    return status_of(run_conv_on(&object.plan, object.tensors, data, <char *>workspace, default_threads(), &failure))
+
+
+cdef public infiniStatus_t infiniopDestroyConvBackwardDescriptor(infiniopConvBackwardDescriptor_t desc) noexcept nogil:
+    return destroy(desc, CONV_OBJECT, sizeof(ConvObject))
