@@ -52,7 +52,7 @@ cdef object quick_elementwise(const ElementwiseSpec *spec, object grad_output, o
     cdef int num, code, ndim
     cdef Py_ssize_t n
     cdef ElementwiseKernel kernel
-    cdef uint32_t float_state
+    cdef uint64_t float_state
     cdef int64_t distance
     if not (cnp.PyArray_CheckExact(grad_output) and cnp.PyArray_CheckExact(input)):
         return None
