@@ -39,7 +39,7 @@ globals().update(_ELEMENTWISE)
 globals().update(_DESCRIPTORS)
 
 __version__ = _version("infiniop_cy")
-__all__ = [  # noqa: PLE0604 (the tables hold strings)
+__all__ = [
     *_ELEMENTWISE, "conv_backward", "ConvGradients", "threads",
     "Handle", "available_devices", "TensorDescriptor", *_DESCRIPTORS, "ConvBackwardDescriptor", "empty_workspace",
     "Status", "InfiniopError", "InternalError", "NotImplementedOperator", "BadParam", "NullPointer",

@@ -34,7 +34,8 @@ def parse_device(device, operator):
     if kind == "auto" and not index:
         kind = "cpu" if cuda_problem() else "cuda"
     if kind not in KINDS or (index and not index.isdecimal()):
-        raise DeviceTypeNotSupported(f"{operator}: unknown device {device!r}, expected 'cpu', 'cuda', 'cuda:N' or 'auto'")
+        raise DeviceTypeNotSupported(
+            f"{operator}: unknown device {device!r}, expected 'cpu', 'cuda', 'cuda:N' or 'auto'")
     number = int(index or 0)
     if kind == "cuda":
         problem = cuda_problem()

@@ -7,7 +7,7 @@ from infiniop_cy import devices
 from infiniop_cy.core import _core
 from infiniop_cy.operators import ROWS, values_of
 from infiniop_cy.status import BadParam, BadTensorShape, NullPointer
-from infiniop_cy.verbose import ENABLED, log
+from infiniop_cy.verbose import ENABLED, brief, log
 
 _FORMULAS = {name: number for number, name in enumerate(_core.formula_names())}
 _DOC = """{name}(grad_output, input{positional}, *{keywords}, out=None, accumulate=False, device=None, num_threads=None)
@@ -190,9 +190,8 @@ def geometry(spatial_shape, stride, padding, dilation):
 
 
 def _three(name, value, what):
-    value = (None,) * 3 if value is None else tuple(value)
-    if len(value) != 3:
-        raise BadParam(f"conv_backward: {name} has {len(value)} entries, expected 3 {what}")
+    if not isinstance(value, (tuple, list)) or len(value) != 3:
+        raise BadParam(f"conv_backward: {name} is {brief(value)}, expected 3 {what}")
     return value
 
 
@@ -224,7 +223,7 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
         if value is None:
             raise NullPointer(f"conv_backward: {name} is None")
     mask = tuple(bool(m) for m in _three("output_mask", output_mask, "flags"))
-    outs = _three("out", out, "arrays or None")
+    outs = (None,) * 3 if out is None else tuple(_three("out", out, "arrays or None"))
     backend = devices.backend_for("conv_backward", device, grad_output=grad_output, input=input, weight=weight,
                                   **{f"out[{i}]": o for i, o in enumerate(outs)})
     shape = backend.shape_of(weight)

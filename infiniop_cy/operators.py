@@ -3,8 +3,9 @@
 A row is what the formula alone does not say. From it follow the function, the descriptor class, the tests,
 the benchmark rows and the documentation.
 """
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ ROWS = (
             "        (1 + tanh(u))/2 + x/2 * sech(u)**2 * sqrt(2/pi)*(1 + 0.134145*x**2).",
             choices={"none": "gelu_backward", "tanh": "gelu_tanh_backward"}),),
         notes="x = +inf gives g and x = -inf gives 0, the limits (torch: NaN). The tails keep relative accuracy.\n"
-              "    The infiniop document prints the tanh form without the 1 in (1 + tanh(u))/2; this is the right one."),
+              "    The infiniop document prints the tanh form without the 1 in (1 + tanh(u))/2, which is wrong."),
     Row("leaky_relu_backward", "x > 0 ? g : g*negative_slope",
         forward=lambda m, x, negative_slope=0.01, self_is_result=False: x if x > 0 else x * negative_slope,
         source="torch.nn.functional.leaky_relu, aclnnLeakyReluBackward",
@@ -65,8 +66,8 @@ ROWS = (
         promotes=True,
         constraint="negative_slope is {negative_slope}, expected at least 0 with self_is_result=True",
         notes="x = 0 and a NaN x are on the slope's side. Inputs of two dtypes promote (float16 with bfloat16 to\n"
-              "    float32); `out` may have any of these, an integer, bool or complex dtype: the result is cast, floats\n"
-              "    to integers by truncation, saturating at the ends of the range, NaN to 0.",
+              "    float32); `out` may have any of these, an integer, bool or complex dtype: the result is cast, to\n"
+              "    integers by truncation, saturating at the ends of the range, NaN to 0.",
         kinks=(0.0,)),
     Row("sigmoid_backward", "g * s*(1 - s), s = sigmoid(x)",
         forward=lambda m, x: 1 / (1 + m.exp(-x)),

@@ -14,8 +14,9 @@ if ENABLED:
 def log(operator, **facts):
     """`operator name=value ...`; arrays as dtype and shape."""
     if ENABLED:
-        _log.info("%s %s", operator, " ".join(f"{name}={_brief(value)}" for name, value in facts.items()))
+        _log.info("%s %s", operator, " ".join(f"{name}={brief(value)}" for name, value in facts.items()))
 
 
-def _brief(value):
+def brief(value):
+    """An array's dtype and shape; anything else as it is."""
     return f"{value.dtype}{tuple(value.shape)}" if hasattr(value, "shape") else value

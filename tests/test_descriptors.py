@@ -107,7 +107,8 @@ CREATE_ERRORS = [
     (iop.NullPointer, "descriptor of input is None", ("cpu", T((3,), "float32"), None, T((3,), "float32"))),
     (iop.BadTensorShape, r"input has shape \(4,\), expected \(3,\) to match grad_input",
      ("cpu", T((3,), "float32"), T((4,), "float32"), T((3,), "float32"))),
-    (iop.BadTensorShape, "grad_output has shape", ("cpu", T((3,), "float32"), T((3,), "float32"), T((1, 3), "float32"))),
+    (iop.BadTensorShape, "grad_output has shape",
+     ("cpu", T((3,), "float32"), T((3,), "float32"), T((1, 3), "float32"))),
     (iop.BadTensorDtype, "input has dtype float64, expected float32 to match grad_output",
      ("cpu", T((3,), "float32"), T((3,), "float64"), T((3,), "float32"))),
     (iop.BadTensorDtype, "grad_output has dtype int32", ("cpu", *[T((3,), "int32")] * 3)),
@@ -153,6 +154,8 @@ def test_calculate_errors(handle):
             (iop.BadTensorDtype, "grad_output has dtype float64", (out, ones, np.ones(8))),
             (iop.BadTensorShape, "reaches beyond its memory", (out, ones[:4], ones)),
             (iop.BadTensorStrides, "input has strides", (out, np.ones(16, np.float32)[::2], ones)),
+            (iop.BadParam, "input is -1, expected an address", (out, -1, ones)),
+            (iop.BadParam, "expected an address", (out, ones, 2**64)),
             (TypeError, "expected an array or an address", (out, "data", ones))):
         with pytest.raises(exception, match=message):
             op.calculate(None, *arguments)
@@ -204,3 +207,15 @@ def test_a_descriptor_outlives_its_handle(rng):
     out = np.empty_like(g)
     op.calculate(None, out, x, g)
     assert same_bits(out, iop.relu_backward(g, x))
+
+
+@pytest.mark.parametrize(("exception", "given"), [
+    (iop.BadParam, {"groups": 1.5}), (iop.BadParam, {"groups": None}), (iop.BadParam, {"pads": 1.5}),
+    (iop.BadParam, {"strides": (1, 1)}), (iop.NullPointer, {"dilations": None}), (iop.BadParam, {"strides": 0}),
+    (iop.NullPointer, {"weight": None}), (iop.BadTensorShape, {"bias": T((5,), "float32")})], ids=str)
+def test_conv_create_errors(exception, given, handle):
+    arguments = {"grad_output": T((1, 2, 3), "float32"), "input": T((1, 2, 3), "float32"),
+                 "weight": T((2, 2, 1), "float32"), "bias": None, "pads": 0, "strides": 1, "dilations": 1, "groups": 1}
+    iop.ConvBackwardDescriptor(handle, **arguments).destroy()
+    with pytest.raises(exception, match="conv_backward: "):
+        iop.ConvBackwardDescriptor(handle, **(arguments | given))

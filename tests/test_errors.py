@@ -92,7 +92,8 @@ CONV = [
     ("weight None", iop.NullPointer, "weight is None", {"weight": None}),
     ("dtypes", iop.BadTensorDtype, "weight has dtype float64, expected float32 to match grad_output",
      {"weight": ones(4, 3, 3, 3, dtype=np.float64)}),
-    ("int input", iop.BadTensorDtype, "input has dtype int64, expected float16", {"input": ones(2, 3, 8, 8, dtype=int)}),
+    ("int input", iop.BadTensorDtype, "input has dtype int64, expected float16",
+     {"input": ones(2, 3, 8, 8, dtype=int)}),
     ("int grad_output", iop.BadTensorDtype, "grad_output has dtype int64",
      {"grad_output": ones(2, 4, 6, 6, dtype=int)}),
     ("weight ndim", iop.BadTensorShape, "weight has 2 dimensions", {"weight": ones(4, 3)}),
@@ -100,7 +101,8 @@ CONV = [
      {"weight": ones(4, 3, 1, 1, 1, 1), "input": ones(2, 3, 1, 1, 1, 1), "grad_output": ones(2, 4, 1, 1, 1, 1)}),
     ("input ndim", iop.BadTensorShape,
      "grad_output has 4 dimensions, expected 3 to match input", {"input": ones(2, 3, 8)}),
-    ("grad_output ndim", iop.BadTensorShape, "grad_output has 3 dimensions, expected 4", {"grad_output": ones(2, 4, 6)}),
+    ("grad_output ndim", iop.BadTensorShape, "grad_output has 3 dimensions, expected 4",
+     {"grad_output": ones(2, 4, 6)}),
     ("batch", iop.BadTensorShape, "grad_output has length 3 on axis 0, expected 2 to match input",
      {"grad_output": ones(3, 4, 6, 6)}),
     ("out channels", iop.BadTensorShape, "grad_output has length 5 on axis 1, expected 4 to match weight",
@@ -121,7 +123,8 @@ CONV = [
     ("groups 0", iop.BadParam, "groups is 0, expected at least 1", {"groups": 0}),
     ("groups do not divide input", iop.BadParam, "groups is 2, expected a divisor of the 3 channels on axis 1 of input",
      {"groups": 2}),
-    ("groups do not divide weight", iop.BadParam, "groups is 3, expected a divisor of the 4 channels on axis 0 of weight",
+    ("groups do not divide weight", iop.BadParam,
+     "groups is 3, expected a divisor of the 4 channels on axis 0 of weight",
      {"groups": 3, "weight": ones(4, 1, 3, 3)}),
     ("groups no integer", iop.BadParam, "groups is 1.5, expected an integer", {"groups": 1.5}),
     ("stride length", iop.BadParam, "expected an integer or 2 of them", {"stride": (1, 1, 1)}),
@@ -133,8 +136,10 @@ CONV = [
     ("huge stride", iop.BadParam, "expected 64-bit integers", {"stride": 2**70}),
     ("huge padding", iop.BadParam, "do not fit in 63 bits", {"padding": 2**62}),
     ("huge dilation", iop.BadParam, "do not fit in 63 bits", {"dilation": 2**62}),
-    ("mask length", iop.BadParam, "output_mask has 2 entries, expected 3", {"output_mask": (True, True)}),
-    ("out length", iop.BadParam, "out has 1 entries, expected 3", {"out": (out_of(2, 3, 8, 8),)}),
+    ("mask length", iop.BadParam, r"output_mask is \(True, True\), expected 3 flags", {"output_mask": (True, True)}),
+    ("mask no tuple", iop.BadParam, "output_mask is 5, expected 3", {"output_mask": 5}),
+    ("one out", iop.BadParam, r"out is float32\(2, 3, 8, 8\), expected 3 arrays", {"out": out_of(2, 3, 8, 8)}),
+    ("out length", iop.BadParam, "out is .*, expected 3 arrays", {"out": (out_of(1),)}),
     ("out masked away", iop.BadParam, r"out\[0\] is given, but output_mask leaves grad_input out",
      {"output_mask": (False, True, True), "out": (out_of(2, 3, 8, 8), None, None)}),
     ("grad_input shape", iop.BadTensorShape, r"grad_input has shape \(2, 3, 8, 9\), expected \(2, 3, 8, 8\)",
@@ -169,7 +174,8 @@ def check(exception, message, operator, args, keywords):
 
 
 @pytest.mark.parametrize("operator", sorted({case.row.name for case in CASES}))
-@pytest.mark.parametrize(("name", "exception", "message", "args", "keywords"), ELEMENTWISE, ids=[r[0] for r in ELEMENTWISE])
+@pytest.mark.parametrize(("name", "exception", "message", "args", "keywords"), ELEMENTWISE,
+                         ids=[r[0] for r in ELEMENTWISE])
 def test_elementwise(operator, name, exception, message, args, keywords):
     check(exception, message, operator, args, keywords)
 
@@ -201,8 +207,8 @@ def test_statuses():
     assert {s.name: int(s) for s in Status} == {
         "SUCCESS": 0, "INTERNAL_ERROR": 1, "NOT_IMPLEMENTED": 2, "BAD_PARAM": 3, "NULL_POINTER": 4,
         "DEVICE_TYPE_NOT_SUPPORTED": 5, "DEVICE_NOT_FOUND": 6, "DEVICE_NOT_INITIALIZED": 7,
-        "DEVICE_ARCHITECTURE_NOT_SUPPORTED": 8, "BAD_TENSOR_DTYPE": 10, "BAD_TENSOR_SHAPE": 11, "BAD_TENSOR_STRIDES": 12,
-        "INSUFFICIENT_WORKSPACE": 13}
+        "DEVICE_ARCHITECTURE_NOT_SUPPORTED": 8, "BAD_TENSOR_DTYPE": 10, "BAD_TENSOR_SHAPE": 11,
+        "BAD_TENSOR_STRIDES": 12, "INSUFFICIENT_WORKSPACE": 13}
     assert set(EXCEPTIONS) == set(Status) - {Status.SUCCESS}
     for error, kind in ((iop.InternalError, RuntimeError), (iop.NotImplementedOperator, NotImplementedError),
                         (iop.BadParam, ValueError), (iop.NullPointer, ValueError), (iop.DeviceNotFound, LookupError),

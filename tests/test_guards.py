@@ -229,9 +229,9 @@ def test_num_threads_is_what_runs():
 @pytest.mark.parametrize("n", [0, -1, True, 1.5, "2", [2]], ids=repr)
 def test_bad_num_threads(n):
     g, out = np.ones(5, np.float32), np.full(5, 7, np.float32)
-    with pytest.raises(iop.BadParam, match="num_threads is .* expected a positive integer"):
+    with pytest.raises(iop.BadParam, match=r"num_threads is .* expected a positive integer"):
         iop.relu_backward(g, g, out=out, num_threads=n)
-    with pytest.raises(iop.BadParam, match="num_threads is .* expected a positive integer"):
+    with pytest.raises(iop.BadParam, match=r"num_threads is .* expected a positive integer"):
         run_conv("2d", num_threads=n)()
     with pytest.raises(iop.BadParam, match="threads"):
         iop.threads(n)

@@ -26,7 +26,7 @@ def chebyshev_monomials(f, lo, hi, degree):
     cheb[0] /= 2
     # Chebyshev to monomial in u, then u = (2 s - hi - lo) / (hi - lo) to monomial in s.
     t = [[mp.mpf(1)], [mp.mpf(0), mp.mpf(1)]]
-    for i in range(2, n):
+    for _ in range(2, n):
         shifted = [mp.mpf(0)] + [2 * c for c in t[-1]]
         t.append([a - (t[-2][j] if j < len(t[-2]) else 0) for j, a in enumerate(shifted)])
     mono_u = [mp.fsum(cheb[i] * t[i][j] for i in range(n) if j < len(t[i])) for j in range(n)]
@@ -78,7 +78,8 @@ def main():
         print(f"template <> struct coefficients<{ctype}> {{")
         zero_hi = mp.mpf(float(numpy.dtype(numpy_type).type(ZERO)))
         for name, value in (("k", k), ("zero_hi", zero_hi), ("zero_lo", ZERO - zero_hi), ("limit", LIMIT)):
-            print(f"    static constexpr {ctype} gelu_tail_{name} = {mp.nstr(value, digits, min_fixed=1, max_fixed=0)}{suffix};")
+            text = mp.nstr(value, digits, min_fixed=1, max_fixed=0)
+            print(f"    static constexpr {ctype} gelu_tail_{name} = {text}{suffix};")
         for name, values in (("exp_tail", exp), ("gelu_tail", gelu_tail)):
             print(f"    static constexpr int {name}_degree = {len(values) - 1};")
             print(f"    static constexpr {ctype} {name}[] = {{")

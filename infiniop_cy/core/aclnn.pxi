@@ -83,7 +83,8 @@ cdef public aclTensor *aclCreateTensor(
         return NULL
     if mul_overflows(offset, itemsize_of(tensor.dtype), &bytes):
         return NULL
-    tensor.data = NULL if tensorData == NULL else <char *>tensorData + bytes
+    if tensorData != NULL:
+        tensor.data = <char *>tensorData + bytes
     object = <TensorObject *>new_object(ACL_TENSOR_OBJECT, sizeof(TensorObject))
     if object != NULL:
         object.tensor = tensor

@@ -144,7 +144,7 @@ cdef bint pack_weight(const ConvPlan *plan, int64_t group, int64_t block, char *
     cdef char *to
     cdef char *source
     cdef bint nonfinite
-    cdef uint32_t float_state = enter_float_state()
+    cdef uint64_t float_state = enter_float_state()
     for k0 in range(plan.kernel[0]):
         for k1 in range(plan.kernel[1]):
             for k2 in range(plan.kernel[2]):

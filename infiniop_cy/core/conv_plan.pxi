@@ -20,6 +20,7 @@ cdef enum:
     CONV_PADDING = 8
     CONV_DILATION = 9
     CONV_GROUPS = 10
+    CONV_WORKSPACE = 11
 
     CONV_K = 256           # depth of a panel: with CONV_COLUMNS of floats 192 kB, a good part of L2
     CONV_COLUMNS = 192     # columns of a grad_weight tile; a multiple of every nr
@@ -232,7 +233,7 @@ cdef int plan_conv(const ConvSpec *spec, Tensor **tensors, int threads, ConvPlan
     if mul_overflows(plan.groups * plan.cout * plan.taps, plan.rows_in * plan.item, &plan.packed_bytes) \
             or plan.packed_bytes > (<int64_t>1 << 60):
         return fail(failure, Rule.TOO_LARGE, CONV_WEIGHT)
-    plan.packed_bytes = round_up(plan.packed_bytes, CONV_ALIGN)
+    plan.packed_bytes = round_up(plan.packed_bytes, CONV_ALIGN) if tensors[CONV_GRAD_INPUT] != NULL else 0
     for_input = panel_bytes(plan, CONV_K * plan.columns_in) + panel_bytes(plan, plan.rows_in * plan.columns_in) \
         + round_up(plan.columns_in * <int64_t>sizeof(Run), CONV_ALIGN)
     for_weight = panel_bytes(plan, CONV_K * plan.rows_weight) + panel_bytes(plan, CONV_K * plan.columns_weight) \

@@ -48,7 +48,7 @@ cdef void grad_input_tile(const ConvPlan *plan, int64_t group, int64_t phase_num
     cdef int64_t first = tile_number * plan.columns_in, depth = 0, count, all_depth, block
     cdef int run_count
     cdef Phase phase
-    cdef uint32_t float_state
+    cdef uint64_t float_state
     make_phase(plan, phase_number, &phase)
     count = min(plan.columns_in, plan.batch * phase.size[0] * phase.size[1] * phase.size[2] - first)
     if count <= 0:
@@ -139,7 +139,7 @@ cdef void grad_weight_tile(const ConvPlan *plan, int64_t group, int64_t row_from
     cdef int64_t piece = plan.batch * plan.pixels_out if chain else plan.pixels_out  # no panel crosses a piece
     cdef int64_t start = 0, first, depth
     cdef int run_count
-    cdef uint32_t float_state = enter_float_state()
+    cdef uint64_t float_state = enter_float_state()
     memset(scratch, 0, <char *>runs - scratch)
     if plan.accumulate:
         grad_weight_elements(plan, group, row_from, rows, column_from, columns, tile, True)
@@ -181,7 +181,7 @@ cdef void grad_bias_channel(const ConvPlan *plan, int64_t channel, char *scratch
     cdef int64_t n, first, depth
     cdef int r, run_count
     cdef double total = 0
-    cdef uint32_t float_state = enter_float_state()
+    cdef uint64_t float_state = enter_float_state()
     if plan.accumulate:
         total = load_one(plan, element)
     for n in range(plan.batch):
@@ -243,6 +243,7 @@ cdef int run_conv_on(const ConvPlan *plan, const Tensor *described, char **data,
     cdef ConvPlan bound = plan[0]
     cdef Tensor tensors[CONV_TENSORS]
     cdef Tensor *present[CONV_TENSORS]
+    cdef int64_t byte = 1
     cdef int i
     for i in range(CONV_TENSORS):
         tensors[i] = described[i]
@@ -252,6 +253,12 @@ cdef int run_conv_on(const ConvPlan *plan, const Tensor *described, char **data,
             return fail(failure, Rule.NULL_DATA, i)
     if check_conv_addresses(present, failure):
         return failure.rule
-    if workspace != NULL:
-        run_conv(&bound, workspace, threads)
+    if workspace == NULL:
+        return Rule.PASSED
+    for i in range(CONV_TENSORS):
+        if present[i] != NULL and views_overlap(
+                workspace, 1, &bound.workspace_bytes, &byte, 1,
+                present[i].data, present[i].ndim, present[i].shape, present[i].strides, itemsize_of(present[i].dtype)):
+            return fail(failure, Rule.PARTIAL_OVERLAP, CONV_WORKSPACE, i)
+    run_conv(&bound, workspace, threads)
     return Rule.PASSED

@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport getenv, strtol
 from libc.string cimport memcpy, memset
 from cython.parallel cimport prange
@@ -44,8 +44,8 @@ cdef extern from "support.h" nogil:
     int omp_get_max_threads()
     int omp_get_thread_num()
     int in_forked_child
-    uint32_t enter_float_state()
-    void leave_float_state(uint32_t saved)
+    uint64_t enter_float_state()
+    void leave_float_state(uint64_t saved)
 
 
 cdef enum:

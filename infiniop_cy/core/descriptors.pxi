@@ -89,6 +89,16 @@ cdef TensorDescriptor required(object descriptor, str op, str name):
     return descriptor
 
 
+cdef char *address_in(object value, str op, str name) except? NULL:
+    """An address given as an integer."""
+    if not hasattr(value, "__index__"):
+        raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected an array or an address")
+    number = value.__index__()
+    if not 0 <= number < 2**64:
+        raise status.BadParam(f"{op}: {name} is {number}, expected an address")
+    return <char *><uintptr_t>number
+
+
 cdef char *address_of(object value, const Tensor *described, bint written, str op, str name) except? NULL:
     """The address in an array or integer; NULL for None and 0. An array must hold all that the descriptor names."""
     cdef int64_t low, high, array_low, array_high
@@ -98,9 +108,7 @@ cdef char *address_of(object value, const Tensor *described, bint written, str o
     if value is None:
         return NULL
     if not isinstance(value, cnp.ndarray):
-        if not hasattr(value, "__index__"):
-            raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected an array or an address")
-        return <char *><uintptr_t>value.__index__()
+        return address_in(value, op, name)
     if written:
         output_array(value, op, name)
     fill_tensor(&actual, value)
@@ -207,9 +215,11 @@ cdef class ConvPlanObject:
             fail(&failure, Rule.WORKSPACE_TOO_SMALL, 0, -1, -1, size, self.plan.workspace_bytes)
             raise error_of(&failure, op, ("workspace",), {})
         scratch = <char *>cnp.PyArray_DATA(workspace) if isinstance(workspace, cnp.ndarray) \
-            else <char *><uintptr_t>workspace.__index__()
+            else address_in(workspace, op, "workspace")
         with nogil:
-            run_conv_on(&self.plan, self.tensors, data, scratch, threads, &failure)
+            i = run_conv_on(&self.plan, self.tensors, data, scratch, threads, &failure)
+        if i:
+            raise error_of(&failure, op, CONV_NAMES, {})
 
 
 cdef object workspace_bytes(object workspace, str op):
@@ -221,9 +231,7 @@ cdef object workspace_bytes(object workspace, str op):
         if not cnp.PyArray_ISCONTIGUOUS(workspace):
             raise status.BadParam(f"{op}: workspace is not contiguous")
         return workspace.nbytes
-    if not hasattr(workspace, "__index__"):
-        raise TypeError(f"{op}: workspace is a {type(workspace).__name__}, expected an array or an address")
-    return None if workspace.__index__() else 0
+    return None if address_in(workspace, op, "workspace") != NULL else 0
 
 
 def empty_workspace_array(size):

@@ -206,7 +206,7 @@ cdef void run_chunk(const ElementwisePlan *plan, char **data, int64_t start, int
     cdef int last = plan.ndim - 1, k, d
     cdef bint in_row
     cdef bint direct[OPERANDS]
-    cdef uint32_t float_state = enter_float_state()
+    cdef uint64_t float_state = enter_float_state()
     for k in range(OPERANDS):
         at[k] = data[k] + plan.offset[k]
         direct[k] = plan.dtypes[k] == plan.dtype and plan.strides[k][last] == plan.itemsize[k]

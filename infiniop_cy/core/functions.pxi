@@ -3,7 +3,7 @@ from cpython.mem cimport PyMem_RawMalloc, PyMem_RawFree
 
 cdef tuple ELEMENTWISE_NAMES = ("out", "input", "grad_output")
 cdef tuple CONV_NAMES = ("grad_output", "input", "weight", "bias", "grad_input", "grad_weight", "grad_bias",
-                         "stride", "padding", "dilation", "groups")
+                         "stride", "padding", "dilation", "groups", "workspace")
 
 cdef enum:
     QUICK_UNLOCKED = 4096  # elements; fewer take less time than giving the GIL away and back
@@ -52,7 +52,7 @@ cdef object quick_elementwise(const ElementwiseSpec *spec, object grad_output, o
     cdef int num, code, ndim
     cdef Py_ssize_t n
     cdef ElementwiseKernel kernel
-    cdef uint32_t float_state
+    cdef uint64_t float_state
     cdef int64_t distance
     if not (cnp.PyArray_CheckExact(grad_output) and cnp.PyArray_CheckExact(input)):
         return None

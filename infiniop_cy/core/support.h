@@ -50,18 +50,24 @@ __attribute__((constructor)) static void install_fork_guard(void) { pthread_atfo
 
 // Kernels run in the default rounding mode with subnormals on, whatever another library has set on this
 // thread, and leave the mode and the exception flags as they were.
-static inline uint32_t enter_float_state(void) {
+static inline uint64_t enter_float_state(void) {
 #if defined(__x86_64__) || defined(_M_X64)
     uint32_t saved = _mm_getcsr();
     _mm_setcsr(0x1f80);
     return saved;
+#elif defined(__aarch64__)
+    uint64_t mode, flags;
+    __asm__ volatile("mrs %0, fpcr\n\tmrs %1, fpsr\n\tmsr fpcr, xzr" : "=r"(mode), "=r"(flags) : : "memory");
+    return mode | flags << 32;
 #else
     return 0;
 #endif
 }
-static inline void leave_float_state(uint32_t saved) {
+static inline void leave_float_state(uint64_t saved) {
 #if defined(__x86_64__) || defined(_M_X64)
-    _mm_setcsr(saved);
+    _mm_setcsr((uint32_t)saved);
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(saved & 0xffffffffu), "r"(saved >> 32) : "memory");
 #else
     (void)saved;
 #endif

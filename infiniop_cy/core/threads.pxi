@@ -7,6 +7,7 @@ from cpython.contextvars cimport PyContextVar_New, PyContextVar_Get
 cdef enum:
     MAX_THREADS = 256  # more would only risk that the system refuses them, which ends the process
 
+# (threads, the value outside) inside `with threads(n)`.
 cdef object threads_variable = PyContextVar_New("infiniop_cy.threads", NULL)
 
 
@@ -50,12 +51,15 @@ cdef int resolve_threads(object num_threads, str op) except -1:
     if num_threads is not None:
         n = positive_int(num_threads, op)
     else:
-        PyContextVar_Get(threads_variable, NULL, &scoped)
-        if scoped != NULL:
-            n = <object>scoped
-            Py_DECREF(<object>scoped)
-        else:
+        if PyContextVar_Get(threads_variable, NULL, &scoped) < 0:
+            return -1
+        if scoped == NULL:
             return default_threads()
+        value = <object>scoped
+        Py_DECREF(value)  # the reference that PyContextVar_Get gave
+        if value is None:  # a context was left
+            return default_threads()
+        n = value[0]
     return 1 if in_forked_child or openmp_version() == 0 else n
 
 
@@ -85,11 +89,10 @@ class threads:
 
     def __init__(self, n):
         self._n = positive_int(n, "threads")
-        self._tokens = []
 
     def __enter__(self):
-        self._tokens.append(threads_variable.set(self._n))
+        threads_variable.set((self._n, threads_variable.get(None)))
         return self
 
     def __exit__(self, *exc_info):
-        threads_variable.reset(self._tokens.pop())
+        threads_variable.set(threads_variable.get()[1])

@@ -116,5 +116,5 @@ LAYOUTS = {
 def arrange(values, layout):
     """`values` in the memory layout of that name."""
     result = LAYOUTS[layout](values)
-    assert result.shape == values.shape and result.dtype == values.dtype
+    assert (result.shape, result.dtype) == (values.shape, values.dtype)
     return result
