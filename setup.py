@@ -84,11 +84,10 @@ class BuildExtension(build_ext):
         package = pathlib.Path(self.get_ext_fullpath(extension.name)).parent.parent
         library = package / "capi/lib"
         library.mkdir(parents=True, exist_ok=True)
-        if not self.inplace:  # the generated headers, which no package list knows
-            for header in pathlib.Path(CAPI, "include").rglob("*.h"):
-                target = package / "capi" / header.relative_to(CAPI)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                self.copy_file(str(header), str(target))
+        for header in pathlib.Path(CAPI, "include").rglob("*.h"):  # no package list knows the generated ones
+            target = package / "capi" / header.relative_to(CAPI)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self.copy_file(str(header), str(target))
         exports = pathlib.Path(CAPI, "exports.map").resolve()
         flags = LINK_FLAGS + ["-Wl,--gc-sections", f"-Wl,--version-script={exports}", "-Wl,-rpath,$ORIGIN"]
         runtime = self.compile([f"{CAPI}/infinirt.cpp"])
@@ -97,9 +96,16 @@ class BuildExtension(build_ext):
         core = self.compiler.object_filenames([s for s in extension.sources if not s.endswith("infinirt.cpp")],
                                               output_dir=self.build_temp)
         self.compiler.link_shared_object(
-            core + extension.extra_objects + self.compile([f"{CAPI}/acl.cpp", *self.operator_sources]),
+            core + extension.extra_objects + self.compile([f"{CAPI}/acl.cpp", f"{CAPI}/no_python.cpp", *self.operator_sources]),
             str(library / "libinfiniop.so"), target_lang="c++", libraries=["infinirt"], library_dirs=[str(library)],
             extra_postargs=[*flags, *self.openmp_flags(), "-Wl,-soname,libinfiniop.so"])
+
+    def copy_extensions_to_source(self):
+        """For an editable install."""
+        super().copy_extensions_to_source()
+        for built in pathlib.Path(self.build_lib, CAPI, "lib").glob("*.so"):
+            pathlib.Path(CAPI, "lib").mkdir(exist_ok=True)
+            self.copy_file(str(built), f"{CAPI}/lib/{built.name}")
 
     def openmp_flags(self):
         if os.environ.get("INFINIOP_CY_OPENMP") == "0":

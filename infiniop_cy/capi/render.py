@@ -18,7 +18,7 @@ def _fields(position, row):
         "gradient": row.gradient, "position": position, "promotes": str(row.promotes).lower(), "count": len(numbers),
         "formula": choices[0].choices[choices[0].default] if choices else row.name,
         "arguments": "".join(f", {kinds[p.name]} {p.name}" for p in numbers),
-        "values": "".join(f"{p.name}, " for p in numbers),
+        "values": "".join(f"double({p.name}), " for p in numbers),
         "dtypes": "; inputs of two dtypes promote, and grad_input may have any dtype" if row.promotes else ", all the same",
         "documentation": "".join(f"   {p.name}: {' '.join(p.doc.split())}\n" for p in numbers),
         "refusal": f", or {row.constraint.split(', ', 1)[0].split()[0]} out of range" if row.constraint else "",

@@ -1,0 +1,397 @@
+"""The C API through ctypes, as a client sees it: the same bits as the functions, and every status."""
+import ctypes
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import infiniop_cy as iop
+from infiniop_cy.capi import get_include, infini_root
+from infiniop_cy.dtypes import CAST_ONLY, STORAGE
+from infiniop_cy.operators import ROWS
+from infiniop_cy.status import Status
+from infiniop_cy.testing import CASES, DTYPES, arrange, random_values, same_bits
+from infiniop_cy.testing.conv import CONV_CASES, make_case
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the C libraries are built on Linux")
+
+P = ctypes.c_void_p
+CODES = {name: code for name, (code, _) in STORAGE.items()} | CAST_ONLY
+S = Status
+
+
+@pytest.fixture(scope="module")
+def library():
+    return ctypes.CDLL(f"{infini_root()}/lib/libinfiniop.so")
+
+
+@pytest.fixture(scope="module")
+def runtime():
+    return ctypes.CDLL(f"{infini_root()}/lib/libinfinirt.so")
+
+
+@pytest.fixture
+def handle(library):
+    opened = P()
+    assert library.infiniopCreateHandle(ctypes.byref(opened)) == S.SUCCESS
+    yield opened
+    assert library.infiniopDestroyHandle(opened) == S.SUCCESS
+
+
+def tensor(library, shape, dtype, strides=None):
+    """(status, descriptor)"""
+    made = P()
+    status = library.infiniopCreateTensorDescriptor(
+        ctypes.byref(made), ctypes.c_size_t(len(shape)), (ctypes.c_size_t * len(shape))(*shape) if shape else None,
+        None if strides is None else (ctypes.c_ssize_t * len(shape))(*strides), CODES.get(dtype, dtype))
+    return status, made
+
+
+def describe(library, array):
+    status, made = tensor(library, array.shape, str(array.dtype), [s // array.itemsize for s in array.strides])
+    assert status == S.SUCCESS
+    return made
+
+
+def address(array):
+    return P(0 if array is None else array.ctypes.data)
+
+
+def name_of(row):
+    return "".join(part.capitalize() for part in row.name.split("_"))
+
+
+def create(library, handle, case, tensors):
+    """(status, operator descriptor) by the C parameters of the case."""
+    made, name, given, suffix = P(), name_of(case.row), [], ""
+    for parameter in case.row.parameters:
+        value = case.parameters.get(parameter.name, parameter.default)
+        if parameter.choices:
+            if value != parameter.default:
+                suffix = "V2"
+                given.append(ctypes.c_int(list(parameter.choices).index(value)))
+        else:
+            given.append(ctypes.c_bool(value) if isinstance(parameter.default, bool) else ctypes.c_float(value))
+    status = getattr(library, f"infiniopCreate{name}Descriptor{suffix}")(handle, ctypes.byref(made), *tensors, *given)
+    return status, made
+
+
+def calculate(library, case, op, out, x, g):
+    return getattr(library, f"infiniop{name_of(case.row)}")(op, None, ctypes.c_size_t(0), out, x, g, None)
+
+
+each_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+@each_case
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["contiguous", "padded rows", "reversed", "every other"])
+@pytest.mark.parametrize("shape", [(), (3, 0), (13, 4), (3, 211, 157)], ids=str)
+def test_elementwise(case, dtype, layout, shape, library, handle, rng):
+    g, x = (arrange(random_values(rng, shape, dtype), layout) for _ in range(2))
+    out = arrange(np.zeros_like(np.array(g)), layout)
+    tensors = [describe(library, a) for a in (out, x, g)]
+    status, op = create(library, handle, case, tensors)
+    assert status == S.SUCCESS
+    for t in tensors:
+        assert library.infiniopDestroyTensorDescriptor(t) == S.SUCCESS
+    size = ctypes.c_size_t(99)
+    assert getattr(library, f"infiniopGet{name_of(case.row)}WorkspaceSize")(op, ctypes.byref(size)) == S.SUCCESS
+    assert size.value == 0
+    slope = {"negative_slope": float(np.float32(0.01))} if case.row.parameters and (
+        case.row.parameters[0].name == "negative_slope" and "negative_slope" not in case.parameters) else {}
+    expected = case(g, x, **slope)  # the C call takes a float
+    assert calculate(library, case, op, *map(address, (out, x, g))) == S.SUCCESS
+    assert same_bits(np.array(out), expected)
+    assert calculate(library, case, op, *map(address, (g, x, g))) == S.SUCCESS  # in place
+    assert same_bits(np.array(g), expected)
+    assert ctypes.cast(op, ctypes.POINTER(ctypes.c_int))[0:2] == [0, 0]  # device, device_id
+    destroy = getattr(library, f"infiniopDestroy{name_of(case.row)}Descriptor")
+    assert [destroy(op), destroy(op), destroy(None)] == [S.SUCCESS, S.BAD_PARAM, S.NULL_POINTER]
+    assert calculate(library, case, op, *map(address, (out, x, g))) == S.BAD_PARAM
+
+
+@each_case
+def test_broadcast_zeros(case, library, handle, rng):
+    g, x = random_values(rng, (4,), "float32"), random_values(rng, (5, 1), "float32")
+    out = np.zeros((5, 4), np.float32)
+    tensors = [tensor(library, (5, 4), "float32", strides)[1] for strides in (None, (1, 0), (0, 1))]
+    status, op = create(library, handle, case, tensors)
+    assert status == S.SUCCESS
+    assert calculate(library, case, op, *map(address, (out, x, g))) == S.SUCCESS
+    assert same_bits(out, case(g, x))
+
+
+# (status, out, input, grad_output) as (shape, dtype, strides)
+F32 = ((3, 4), "float32", None)
+CREATE = [
+    (S.BAD_TENSOR_SHAPE, F32, ((3, 5), "float32", None), F32),
+    (S.BAD_TENSOR_SHAPE, F32, F32, ((12,), "float32", None)),
+    (S.BAD_TENSOR_DTYPE, *[((3, 4), "int32", None)] * 3),
+    (S.BAD_TENSOR_STRIDES, ((3, 4), "float32", (0, 1)), F32, F32),
+    (S.BAD_TENSOR_STRIDES, ((3, 4), "float32", (2, 1)), F32, F32),
+    (S.NULL_POINTER, None, F32, F32),
+    (S.NULL_POINTER, F32, None, F32),
+    (S.NULL_POINTER, F32, F32, None),
+]
+
+
+@each_case
+@pytest.mark.parametrize(("status", "out", "x", "g"), CREATE, ids=str)
+def test_create_statuses(case, status, out, x, g, library, handle):
+    tensors = [P(0) if t is None else tensor(library, *t)[1] for t in (out, x, g)]
+    got, op = create(library, handle, case, tensors)
+    assert (got, op.value) == (status, None)
+
+
+def test_more_statuses(library, handle):
+    good = tensor(library, (4,), "float32")[1]
+    relu, gelu, leaky = (next(c for c in CASES if c.row.name == f"{n}_backward") for n in ("relu", "gelu", "leaky_relu"))
+    assert create(library, handle, relu, [tensor(library, (4,), "float64")[1], good, good])[0] == S.BAD_TENSOR_DTYPE
+    assert create(library, P(0), relu, [good] * 3)[0] == S.NULL_POINTER
+    assert library.infiniopCreateReluBackwardDescriptor(handle, None, good, good, good) == S.NULL_POINTER
+    made = P()
+    assert library.infiniopCreateGeluBackwardDescriptorV2(handle, ctypes.byref(made), good, good, good, 2) == S.BAD_PARAM
+    assert library.infiniopCreateLeakyReluBackwardDescriptor(
+        handle, ctypes.byref(made), good, good, good, ctypes.c_float(-0.1), ctypes.c_bool(True)) == S.BAD_PARAM
+    status, op = create(library, handle, relu, [good] * 3)
+    assert status == S.SUCCESS
+    buffer = np.full(12, 7, np.float32)
+    ones = np.ones(4, np.float32)
+    for wanted, arguments in ((S.NULL_POINTER, (None, ones, ones)), (S.NULL_POINTER, (buffer, None, ones)),
+                              (S.NULL_POINTER, (buffer, ones, None)), (S.BAD_PARAM, (buffer, buffer[1:], ones))):
+        assert calculate(library, relu, op, *map(address, arguments)) == wanted
+    np.testing.assert_array_equal(buffer, 7)
+    assert library.infiniopGetReluBackwardWorkspaceSize(op, None) == S.NULL_POINTER
+    assert library.infiniopDestroyGeluBackwardDescriptor(op) == S.BAD_PARAM  # another operator's
+    assert library.infiniopDestroyTensorDescriptor(op) == S.BAD_PARAM
+    assert library.infiniopDestroyReluBackwardDescriptor(op) == S.SUCCESS
+    assert library.infiniopDestroyTensorDescriptor(good) == S.SUCCESS
+    assert create(library, handle, leaky, [good] * 3)[0] == S.BAD_PARAM  # destroyed
+    assert library.infiniopDestroyHandle(None) == S.NULL_POINTER
+    assert library.infiniopCreateHandle(None) == S.NULL_POINTER
+    assert gelu is not relu
+
+
+@pytest.mark.parametrize(("status", "arguments"), [
+    (S.BAD_TENSOR_DTYPE, ((3,), 0)), (S.BAD_TENSOR_DTYPE, ((3,), 77)), (S.BAD_TENSOR_SHAPE, ((1,) * 65, "float32")),
+    (S.BAD_PARAM, ((2**40, 2**40), "float32")), (S.BAD_TENSOR_SHAPE, ((2**63,), "float32")),
+    (S.BAD_TENSOR_STRIDES, ((2,), "float64", (2**61,))), (S.SUCCESS, ((), "float32")),
+    (S.SUCCESS, ((2,), "bfloat16", (-1,))), (S.SUCCESS, ((2, 0, 3), "complex128"))], ids=str)
+def test_tensor_statuses(status, arguments, library):
+    assert tensor(library, *arguments)[0] == status
+
+
+def test_tensor_null_pointers(library):
+    made = P()
+    assert library.infiniopCreateTensorDescriptor(ctypes.byref(made), ctypes.c_size_t(1), None, None, 13) == S.NULL_POINTER
+    assert library.infiniopCreateTensorDescriptor(None, ctypes.c_size_t(0), None, None, 13) == S.NULL_POINTER
+    assert library.infiniopDestroyTensorDescriptor(None) == S.NULL_POINTER
+
+
+def conv_descriptor(library, handle, g, x, w, bias, stride, pads, dilation, groups):
+    made, axes = P(), x.ndim - 2
+    lists = [(ctypes.c_ssize_t * axes)(*values) for values in (pads, stride, dilation)]
+    status = library.infiniopCreateConvBackwardDescriptor(
+        handle, ctypes.byref(made), describe(library, g), describe(library, x), describe(library, w),
+        None if bias is None else describe(library, bias), *lists, ctypes.c_size_t(groups))
+    return status, made
+
+
+SYMMETRIC = {name: case for name, case in CONV_CASES.items() if all(a == b for a, b in case.geometry[1])}
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_conv(name, dtype, library, handle, rng):
+    case = SYMMETRIC[name]
+    g, x, w = make_case(case, dtype, rng)
+    stride, pads, dilation, groups = case.geometry
+    bias = np.zeros(w.shape[0], w.dtype)
+    status, op = conv_descriptor(library, handle, g, x, w, bias, stride, [p[0] for p in pads], dilation, groups)
+    assert status == S.SUCCESS
+    size = ctypes.c_size_t()
+    assert library.infiniopGetConvBackwardWorkspaceSize(op, ctypes.byref(size)) == S.SUCCESS
+    workspace = np.full(size.value, 255, np.uint8)
+    outs = [np.full(a.shape, 7, a.dtype) for a in (x, w, bias)]
+    run = lambda room, outs: library.infiniopConvBackward(  # noqa: E731
+        op, address(workspace), ctypes.c_size_t(room), *map(address, (*outs, g, x, w)), None)
+    assert run(size.value - 1, outs) == S.INSUFFICIENT_WORKSPACE
+    assert all((o.astype(float) == 7).all() for o in outs)
+    assert run(size.value, outs) == S.SUCCESS
+    expected = iop.conv_backward(g, x, w, **case.keywords)
+    assert all(map(same_bits, outs, expected))
+    skipped = [np.full(a.shape, 7, a.dtype) for a in (x, w, bias)]
+    assert run(size.value, [None, skipped[1], None]) == S.SUCCESS
+    assert same_bits(skipped[1], expected[1])
+    assert library.infiniopDestroyConvBackwardDescriptor(op) == S.SUCCESS
+    assert library.infiniopDestroyConvBackwardDescriptor(op) == S.BAD_PARAM
+
+
+def test_conv_statuses(library, handle):
+    g, x, w = np.ones((1, 2, 4), "f4"), np.ones((1, 2, 4), "f4"), np.ones((2, 2, 1), "f4")
+    plain = {"stride": [1], "pads": [0], "dilation": [1], "groups": 1, "bias": None}
+    for status, given in ((S.BAD_PARAM, {"stride": [0]}), (S.BAD_PARAM, {"pads": [-1]}), (S.BAD_PARAM, {"dilation": [0]}),
+                          (S.BAD_PARAM, {"groups": 0}), (S.BAD_PARAM, {"groups": 3}),
+                          (S.BAD_TENSOR_SHAPE, {"pads": [1]}), (S.BAD_TENSOR_SHAPE, {"bias": np.ones(3, "f4")}),
+                          (S.BAD_TENSOR_DTYPE, {"bias": np.ones(2)})):
+        assert conv_descriptor(library, handle, g, x, w, **(plain | given))[0] == status, given
+    status, op = conv_descriptor(library, handle, g, x, w, **plain)
+    assert status == S.SUCCESS
+    size = ctypes.c_size_t()
+    library.infiniopGetConvBackwardWorkspaceSize(op, ctypes.byref(size))
+    room = np.zeros(size.value + 64, np.uint8)
+    out, bias = np.full_like(x, 7), np.zeros(2, "f4")
+    for status, arguments in ((S.NULL_POINTER, (room, out, None, None, g, None, w)),
+                              (S.NULL_POINTER, (None, out, None, None, g, x, w)),
+                              (S.BAD_PARAM, (room, out, None, bias, g, x, w)),  # created without a bias
+                              (S.BAD_PARAM, (room, g, None, None, g, x, w)),    # grad_input is grad_output
+                              (S.BAD_PARAM, (room, room, None, None, g, x, w))):
+        workspace, *arrays = arguments
+        assert library.infiniopConvBackward(op, address(workspace), size, *map(address, arrays), None) == status
+    np.testing.assert_array_equal(out, 7)
+    made = P()
+    assert library.infiniopCreateConvBackwardDescriptor(
+        handle, ctypes.byref(made), describe(library, g), describe(library, x), describe(library, w), None, None, None,
+        None, ctypes.c_size_t(1)) == S.NULL_POINTER
+
+
+def test_a_million_descriptors_leak_nothing(library, handle):
+    """Resident memory after the first thousand and after the rest."""
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1])
+    t = tensor(library, (4, 5), "float32")[1]
+    made, create_, destroy = P(), library.infiniopCreateReluBackwardDescriptor, library.infiniopDestroyReluBackwardDescriptor
+    pointer = ctypes.byref(made)
+
+    def turn(n):
+        for _ in range(n):
+            create_(handle, pointer, t, t, t)
+            destroy(made)
+    turn(1000)
+    before = resident()
+    turn(300_000)
+    assert resident() - before < 100  # pages
+
+
+def test_threads(library, handle, rng):
+    """Calls from several threads; ctypes lets go of the GIL."""
+    case = CASES[0]
+    t = tensor(library, (70_000,), "float32")[1]
+    _, op = create(library, handle, case, [t] * 3)
+
+    def run(seed):
+        local = np.random.default_rng(seed)
+        g, x = (random_values(local, 70_000, "float32") for _ in range(2))
+        out = np.empty_like(g)
+        assert calculate(library, case, op, *map(address, (out, x, g))) == S.SUCCESS
+        return same_bits(out, case(g, x))
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(run, range(20)))
+
+
+def test_runtime(library, runtime):
+    device, number, counts = ctypes.c_int(9), ctypes.c_int(9), (ctypes.c_int * 16)(*[9] * 16)
+    assert runtime.infinirtInit() == S.SUCCESS
+    assert runtime.infinirtGetAllDeviceCount(counts) == S.SUCCESS
+    assert counts[:9] == [1] + [0] * 8
+    assert counts[9] == 9
+    assert runtime.infinirtGetDeviceCount(0, ctypes.byref(number)) == S.SUCCESS
+    assert number.value == 1
+    assert runtime.infinirtGetDeviceCount(99, ctypes.byref(number)) == S.BAD_PARAM
+    assert runtime.infinirtSetDevice(1, 0) == S.DEVICE_TYPE_NOT_SUPPORTED
+    assert runtime.infinirtSetDevice(0, 1) == S.DEVICE_NOT_FOUND
+    assert runtime.infinirtSetDevice(0, 0) == S.SUCCESS
+    assert runtime.infinirtGetDevice(ctypes.byref(device), ctypes.byref(number)) == S.SUCCESS
+    assert (device.value, number.value) == (0, 0)
+    memory, source = P(), np.arange(10.0)
+    back = np.zeros(10)
+    assert runtime.infinirtMalloc(ctypes.byref(memory), ctypes.c_size_t(80)) == S.SUCCESS
+    assert memory.value % 64 == 0
+    assert runtime.infinirtMemcpy(memory, address(source), ctypes.c_size_t(80), 1) == S.SUCCESS
+    assert runtime.infinirtMemcpy(address(back), memory, ctypes.c_size_t(80), 2) == S.SUCCESS
+    np.testing.assert_array_equal(back, source)
+    assert runtime.infinirtMemcpy(None, memory, ctypes.c_size_t(80), 2) == S.NULL_POINTER
+    assert runtime.infinirtMemcpy(memory, memory, ctypes.c_size_t(0), 7) == S.BAD_PARAM
+    assert runtime.infinirtMalloc(None, ctypes.c_size_t(80)) == S.NULL_POINTER
+    assert runtime.infinirtFree(memory) == S.SUCCESS
+    assert runtime.infinirtFree(None) == S.SUCCESS
+    assert runtime.infinirtDeviceSynchronize() == S.SUCCESS
+
+
+# ---- headers, symbols, prototypes
+
+def headers():
+    return sorted(pathlib.Path(get_include()).rglob("*.h"))
+
+
+def prototypes():
+    text = "".join(path.read_text() for path in headers())
+    return set(re.findall(r"__C __export [^;(]*?\b(\w+)\(", text))
+
+
+def test_prototypes_are_the_symbols():
+    """What the headers declare is what the two libraries export."""
+    if shutil.which("nm") is None:
+        pytest.skip("nm is not installed")
+    exported = set()
+    for name in ("libinfiniop.so", "libinfinirt.so"):
+        listing = subprocess.run(["nm", "-D", "--defined-only", f"{infini_root()}/lib/{name}"], capture_output=True,
+                                 text=True, check=True).stdout
+        exported |= {line.split()[-1] for line in listing.splitlines()}
+        undefined = subprocess.run(["nm", "-D", "--undefined-only", f"{infini_root()}/lib/{name}"], capture_output=True,
+                                   text=True, check=True).stdout
+        assert " Py" not in undefined
+        assert " _Py" not in undefined
+    assert exported == prototypes()
+    for row in [*map(name_of, ROWS), "ConvBackward"]:
+        assert {f"infiniopCreate{row}Descriptor", f"infiniopGet{row}WorkspaceSize", f"infiniop{row}",
+                f"infiniopDestroy{row}Descriptor"} <= exported
+
+
+@pytest.mark.parametrize(("compiler", "language", "standard"), [("cc", "c", "c99"), ("c++", "c++", "c++11")])
+def test_headers_compile(compiler, language, standard, tmp_path):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    source = tmp_path / "all.txt"
+    source.write_text("".join(f'#include "{path.relative_to(get_include())}"\n' for path in headers()))
+    subprocess.run([compiler, f"-std={standard}", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", "-I",
+                    get_include(), "-x", language, str(source)], check=True)
+
+
+def test_a_client_without_python(tmp_path):
+    """The flow of the seeds in C++, linked against the two libraries alone."""
+    if shutil.which("c++") is None:
+        pytest.skip("no C++ compiler")
+    program = tmp_path / "client"
+    root = infini_root()
+    subprocess.run(["c++", "-std=c++11", "-I", f"{root}/include", str(pathlib.Path(__file__).parent / "capi/client.cpp"),
+                    f"-L{root}/lib", "-linfiniop", "-linfinirt", f"-Wl,-rpath,{root}/lib", "-o", str(program)], check=True)
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=True)
+    assert done.stdout == "0 0 3\n2 3 4 5\n"
+
+
+def test_loads_without_the_package():
+    """Plain ctypes.CDLL in a process that never imports infiniop_cy."""
+    code = f"""
+import ctypes, sys
+library = ctypes.CDLL({infini_root() + "/lib/libinfiniop.so"!r})
+handle = ctypes.c_void_p()
+assert library.infiniopCreateHandle(ctypes.byref(handle)) == 0 and handle.value
+assert "infiniop_cy" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_infini_root_command():
+    done = subprocess.run([sys.executable, "-m", "infiniop_cy", "infini-root"], capture_output=True, text=True, check=True)
+    root = pathlib.Path(done.stdout.strip())
+    assert (root / "lib/libinfiniop.so").exists()
+    assert (root / "lib/libinfinirt.so").exists()
+    assert (root / "include/infiniop.h").exists()
