@@ -64,7 +64,8 @@ class BuildExtension(build_ext):
         # The C functions of each operator follow from the table.
         rows = load(pathlib.Path("infiniop_cy/operators.py")).ROWS
         render = load(pathlib.Path(CAPI, "render.py")).render
-        self.operator_sources = [str(path) for path in render(rows, pathlib.Path(CAPI), pathlib.Path("build/capi"))]
+        sources = render(rows, pathlib.Path(CAPI), pathlib.Path("build/capi"))
+        self.operator_sources = [str(path) for path in sources]
         super().run()
 
     def build_extension(self, extension):
@@ -88,16 +89,15 @@ class BuildExtension(build_ext):
             target = package / "capi" / header.relative_to(CAPI)
             target.parent.mkdir(parents=True, exist_ok=True)
             self.copy_file(str(header), str(target))
-        exports = pathlib.Path(CAPI, "exports.map").resolve()
-        flags = LINK_FLAGS + ["-Wl,--gc-sections", f"-Wl,--version-script={exports}", "-Wl,-rpath,$ORIGIN"]
+        flags = [*LINK_FLAGS, "-Wl,--gc-sections", f"-Wl,--version-script={CAPI}/exports.map", "-Wl,-rpath,$ORIGIN"]
         runtime = self.compile([f"{CAPI}/infinirt.cpp"])
         self.compiler.link_shared_object(runtime, str(library / "libinfinirt.so"), target_lang="c++",
                                          extra_postargs=[*flags, "-Wl,-soname,libinfinirt.so"])
         core = self.compiler.object_filenames([s for s in extension.sources if not s.endswith("infinirt.cpp")],
                                               output_dir=self.build_temp)
+        calls = self.compile([f"{CAPI}/acl.cpp", f"{CAPI}/no_python.cpp", *self.operator_sources])
         self.compiler.link_shared_object(
-            core + extension.extra_objects + self.compile([f"{CAPI}/acl.cpp", f"{CAPI}/no_python.cpp", *self.operator_sources]),
-            str(library / "libinfiniop.so"), target_lang="c++", libraries=["infinirt"], library_dirs=[str(library)],
+            core + extension.extra_objects + calls, str(library / "libinfiniop.so"), target_lang="c++", libraries=["infinirt"], library_dirs=[str(library)],
             extra_postargs=[*flags, *self.openmp_flags(), "-Wl,-soname,libinfiniop.so"])
 
     def copy_extensions_to_source(self):

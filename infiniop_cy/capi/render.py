@@ -14,12 +14,13 @@ def _fields(position, row):
     choices = [p for p in row.parameters if p.choices]
     kinds = {p.name: "bool" if isinstance(p.default, bool) else "float" for p in numbers}
     fields = {
-        "name": row.name, "Name": "".join(part.capitalize() for part in row.name.split("_")), "guard": row.name.upper(),
+        "name": row.name, "guard": row.name.upper(),
+        "Name": "".join(part.capitalize() for part in row.name.split("_")),
         "gradient": row.gradient, "position": position, "promotes": str(row.promotes).lower(), "count": len(numbers),
         "formula": choices[0].choices[choices[0].default] if choices else row.name,
         "arguments": "".join(f", {kinds[p.name]} {p.name}" for p in numbers),
         "values": "".join(f"double({p.name}), " for p in numbers),
-        "dtypes": "; inputs of two dtypes promote, and grad_input may have any dtype" if row.promotes else ", all the same",
+        "dtypes": "; inputs may differ and promote, grad_input may be any" if row.promotes else ", all the same",
         "documentation": "".join(f"   {p.name}: {' '.join(p.doc.split())}\n" for p in numbers),
         "refusal": f", or {row.constraint.split(', ', 1)[0].split()[0]} out of range" if row.constraint else "",
     }
@@ -31,7 +32,7 @@ def _fields(position, row):
 
 
 def render(rows, capi, sources):
-    """Write capi/include/infiniop.h, capi/include/infiniop/ops/<name>.h and sources/<name>.cpp; paths of the sources."""
+    """Write capi/include/infiniop.h, its infiniop/ops/<name>.h and sources/<name>.cpp; returns the sources' paths."""
     include = capi / "include"
     written = []
     for position, row in enumerate(rows):
@@ -43,7 +44,8 @@ def render(rows, capi, sources):
         path = sources / f"{row.name}.cpp"
         _write(path, _template("operator.cpp.in").format(variants=source, **fields))
         written.append(path)
-    names = ["handle", "tensor_descriptor", *(f"ops/{name}" for name in sorted(["conv_backward", *(r.name for r in rows)]))]
+    operators = sorted(["conv_backward", *(row.name for row in rows)])
+    names = ["handle", "tensor_descriptor", *(f"ops/{name}" for name in operators)]
     includes = "".join(f'#include "infiniop/{name}.h"\n' for name in names)
     _write(include / "infiniop.h", _template("infiniop.h.in").format(includes=includes))
     return written

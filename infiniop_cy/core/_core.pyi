@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from types import TracebackType
 from typing import Any, Self, SupportsIndex
@@ -55,7 +55,7 @@ class ConvPlanObject:
 
 def elementwise(
     op: str, formula: int, values: tuple[float, ...], promotes: bool, grad_output: Any, input: Any, out: Any,
-    accumulate: bool, num_threads: SupportsIndex | None, constraint: str,
+    accumulate: bool, num_threads: SupportsIndex | None, refusal: Callable[[], str],
 ) -> NDArray[Any]: ...
 def conv_backward(
     grad_output: Any, input: Any, weight: Any, stride: tuple[int, ...], padding: tuple[tuple[int, int], ...],
