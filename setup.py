@@ -97,7 +97,8 @@ class BuildExtension(build_ext):
                                               output_dir=self.build_temp)
         calls = self.compile([f"{CAPI}/acl.cpp", f"{CAPI}/no_python.cpp", *self.operator_sources])
         self.compiler.link_shared_object(
-            core + extension.extra_objects + calls, str(library / "libinfiniop.so"), target_lang="c++", libraries=["infinirt"], library_dirs=[str(library)],
+            core + extension.extra_objects + calls, str(library / "libinfiniop.so"), target_lang="c++",
+            libraries=["infinirt"], library_dirs=[str(library)],
             extra_postargs=[*flags, *self.openmp_flags(), "-Wl,-soname,libinfiniop.so"])
 
     def copy_extensions_to_source(self):

@@ -8,8 +8,6 @@
 Functions: one per row of operators.py, and conv_backward. Descriptors: Handle, TensorDescriptor and a
 ...Descriptor class per operator. See README.md.
 """
-from importlib.metadata import version as _version
-
 from infiniop_cy.capi import get_include
 from infiniop_cy.config import show_config
 from infiniop_cy.core._core import TensorDescriptor, threads
@@ -38,7 +36,6 @@ from infiniop_cy.status import (
 globals().update(_ELEMENTWISE)
 globals().update(_DESCRIPTORS)
 
-__version__ = _version("infiniop_cy")
 __all__ = [
     *_ELEMENTWISE, "conv_backward", "ConvGradients", "threads",
     "Handle", "available_devices", "TensorDescriptor", *_DESCRIPTORS, "ConvBackwardDescriptor", "empty_workspace",
@@ -47,3 +44,10 @@ __all__ = [
     "BadTensorDtype", "BadTensorShape", "BadTensorStrides", "InsufficientWorkspace",
     "get_include", "show_config",
 ]
+
+
+def __getattr__(name):
+    if name == "__version__":  # importlib.metadata takes as long to import as all of this package
+        from importlib.metadata import version
+        return version("infiniop_cy")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

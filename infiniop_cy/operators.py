@@ -34,6 +34,7 @@ class Row:
     constraint: str = ""    # message where the formula refuses its parameters
     notes: str = ""
     kinks: tuple[float, ...] = ()  # where the forward has no derivative
+    zeros: tuple[float, ...] = ()  # where the derivative changes sign, and its error is bounded absolutely
 
 
 ROWS = (
@@ -55,7 +56,8 @@ ROWS = (
             "        (1 + tanh(u))/2 + x/2 * sech(u)**2 * sqrt(2/pi)*(1 + 0.134145*x**2).",
             choices={"none": "gelu_backward", "tanh": "gelu_tanh_backward"}),),
         notes="x = +inf gives g and x = -inf gives 0, the limits (torch: NaN). The tails keep relative accuracy.\n"
-              "    The infiniop document prints the tanh form without the 1 in (1 + tanh(u))/2, which is wrong."),
+              "    The infiniop document prints the tanh form without the 1 in (1 + tanh(u))/2, which is wrong.",
+        zeros=(-0.7518, -0.7525)),
     Row("leaky_relu_backward", "x > 0 ? g : g*negative_slope",
         forward=lambda m, x, negative_slope=0.01, self_is_result=False: x if x > 0 else x * negative_slope,
         source="torch.nn.functional.leaky_relu, aclnnLeakyReluBackward",
