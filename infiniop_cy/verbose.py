@@ -1,11 +1,12 @@
 """INFINIOP_VERBOSE=1: one log line per call, through logging; otherwise nothing, at no cost."""
-import logging
 import os
 
 ENABLED = os.environ.get("INFINIOP_VERBOSE") == "1"
 
-_log = logging.getLogger("infiniop_cy")
 if ENABLED:
+    import logging
+
+    _log = logging.getLogger("infiniop_cy")
     _log.setLevel(logging.INFO)
     if not _log.handlers:
         _log.addHandler(logging.StreamHandler())
