@@ -85,7 +85,8 @@ class BuildExtension(build_ext):
         package = pathlib.Path(self.get_ext_fullpath(extension.name)).parent.parent
         library = package / "capi/lib"
         library.mkdir(parents=True, exist_ok=True)
-        for header in pathlib.Path(CAPI, "include").rglob("*.h"):  # no package list knows the generated ones
+        # No package list knows the generated ones.
+        for header in [*pathlib.Path(CAPI, "include").rglob("*.h"), pathlib.Path(CAPI, "infiniop.pxd")]:
             target = package / "capi" / header.relative_to(CAPI)
             target.parent.mkdir(parents=True, exist_ok=True)
             self.copy_file(str(header), str(target))

@@ -6,7 +6,7 @@ import tarfile
 import zipfile
 
 CHECKOUT = pathlib.Path(__file__).parent.parent
-IN_WHEEL = {".py", ".pyi", ".typed", ".h", ".cuh", ".cu", ".so", ".pyd"}
+IN_WHEEL = {".py", ".pyi", ".typed", ".h", ".cuh", ".cu", ".so", ".pyd", ".pxd"}
 NOT_IN_SOURCE = {".so", ".pyd", ".o", ".pyc"}
 
 
@@ -27,6 +27,10 @@ def check_wheel(path):
         assert top != "infiniop_cy" or pathlib.Path(name).suffix in IN_WHEEL, f"{path.name} holds {name}"
     compiled = [name for name in names if name.startswith("infiniop_cy/core/_core.") and name.endswith((".so", ".pyd"))]
     assert len(compiled) == 1, f"{path.name} holds {compiled or 'no compiled module'}"
+    c_api = {"lib/libinfiniop.so", "lib/libinfinirt.so", "include/infiniop.h", "include/infiniop/ops/relu_backward.h",
+             "infiniop.pxd"} if sys.platform == "linux" else set()
+    absent = missing(names, [f"infiniop_cy/capi/{name}" for name in c_api])
+    assert not absent, f"{path.name} lacks {absent}"
     package = CHECKOUT / "infiniop_cy"
     wanted = [file.relative_to(CHECKOUT).as_posix() for pattern in ("**/*.py", "**/*.pyi", "py.typed", "kernels/*.h")
               for file in package.glob(pattern)]

@@ -32,9 +32,10 @@ def _fields(position, row):
 
 
 def render(rows, capi, sources):
-    """Write capi/include/infiniop.h, its infiniop/ops/<name>.h and sources/<name>.cpp; returns the sources' paths."""
+    """Write capi/include/infiniop.h, its infiniop/ops/<name>.h, capi/infiniop.pxd and sources/<name>.cpp; returns the
+    sources' paths."""
     include = capi / "include"
-    written = []
+    written, declarations = [], ""
     for position, row in enumerate(rows):
         fields = _fields(position, row)
         header, source = ("", "")
@@ -44,10 +45,14 @@ def render(rows, capi, sources):
         path = sources / f"{row.name}.cpp"
         _write(path, _template("operator.cpp.in").format(variants=source, **fields))
         written.append(path)
+        declarations += _template("operator.pxd.in").format(**fields)
+        if "choice" in fields:
+            declarations += _template("variant.pxd.in").format(**fields)
     operators = sorted(["conv_backward", *(row.name for row in rows)])
     names = ["handle", "tensor_descriptor", *(f"ops/{name}" for name in operators)]
     includes = "".join(f'#include "infiniop/{name}.h"\n' for name in names)
     _write(include / "infiniop.h", _template("infiniop.h.in").format(includes=includes))
+    _write(capi / "infiniop.pxd", _template("infiniop.pxd.in").format(operators=declarations.rstrip()))
     return written
 
 
