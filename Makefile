@@ -8,8 +8,9 @@ ARGS ?=
 VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check --quiet
-SOURCES := setup.py pyproject.toml \
-	$(shell find infiniop_cy cuda -name '*.pyx' -o -name '*.pxi' -o -name '*.h' -o -name '*.cpp' 2>/dev/null)
+SOURCES := setup.py pyproject.toml infiniop_cy/operators.py infiniop_cy/capi/render.py \
+	$(shell find infiniop_cy -name '*.pyx' -o -name '*.pxi' -o -name '*.h' -o -name '*.cpp' -o -name '*.in' \
+		-o -name '*.map')
 # What else changes the compiled module: another value of any of these builds it again.
 SETTINGS := $(foreach name,CC CXX CFLAGS INFINIOP_CY_OPENMP INFINIOP_CY_DEBUG INFINIOP_CY_SANITIZE,$(name)=$($(name)))
 
@@ -33,7 +34,8 @@ lint: $(VENV)/lint.stamp  ## ruff, mypy, and the stubs against what they describ
 clean:  ## remove all that was made, .venv included
 	rm -rf $(VENV) build dist *.egg-info examples/output .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	rm -f infiniop_cy/core/*.so
+	rm -rf infiniop_cy/core/*.so infiniop_cy/capi/lib infiniop_cy/capi/infiniop.pxd infiniop_cy/capi/include/infiniop.h
+	find infiniop_cy/capi/include/infiniop/ops -name '*_backward.h' ! -name conv_backward.h -delete
 
 $(VENV)/python.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
