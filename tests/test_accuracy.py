@@ -3,6 +3,7 @@ import mpmath
 import numpy as np
 import pytest
 
+import infiniop_cy as iop
 from infiniop_cy.testing import CASES, derivative, dtype_of, gradient_errors, ulp_of
 from infiniop_cy.testing.reference import TOLERANCES
 
@@ -72,14 +73,28 @@ def test_every_16_bit_input(case, dtype, g):
 
 @each_case
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_16_bit_results_round_to_nearest_even(case, dtype):
-    """Every g, a few x: the float32 result rounded once, not truncated and not rounded twice."""
+def test_16_bit_results_round_to_nearest(case, dtype):
+    """Every g, a few x: half an ulp, and what float32 adds to it; truncated or rounded twice it would be more."""
     g = all_values(dtype)
     with np.errstate(all="ignore"):
         for value in (-2.5, -0.5, 0.0, 0.375, 3.0):
             x = np.full_like(g, value)
-            expected = case(g.astype(np.float32), x.astype(np.float32)).astype(g.dtype)
-            np.testing.assert_array_equal(case(g, x).astype(float), expected.astype(float))
+            exact = case(g.astype(float), x.astype(float))
+            got, rounded = case(g, x).astype(float), exact.astype(g.dtype).astype(float)
+            finite = np.isfinite(rounded)
+            np.testing.assert_array_equal(got[~finite], rounded[~finite])
+            assert (np.abs(got - exact)[finite] / ulp_of(exact[finite], dtype)).max() <= 0.505
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_16_bit_ties_go_to_even(dtype):
+    """Products with 0.5 and 1.5 that lie halfway between two values, normal and subnormal."""
+    g = all_values(dtype)
+    for slope in (0.5, 1.5):
+        with np.errstate(all="ignore"):
+            expected = (g.astype(float) * slope).astype(g.dtype).astype(float)
+            got = iop.leaky_relu_backward(g, np.full_like(g, -1), slope).astype(float)
+        np.testing.assert_array_equal(got, expected)
 
 
 @each_case

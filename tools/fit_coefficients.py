@@ -1,17 +1,21 @@
-"""Derive the polynomial coefficients in infiniop_cy/kernels/coefficients.h.
+"""Derive the constants in infiniop_cy/kernels/coefficients.h.
 
     python tools/fit_coefficients.py > infiniop_cy/kernels/coefficients.h
 
-Two functions, each for float and double, by Chebyshev interpolation in 60-digit arithmetic (within a
+Two functions, for float and double and less precisely for float results to be rounded to 16 bits, by Chebyshev interpolation in 60-digit arithmetic (within a
 factor of about two of minimax, which the last rounding of the coefficients costs anyway):
 
-  exp_tail   (e^r - 1 - r) / r^2           for |r| <= ln(2)/2, in powers of r
-  gelu_tail  with P(a) = exp(a^2/2) * erfc(a/sqrt 2)/2 - a/sqrt(2 pi), a0 > 0 its only zero and Q(a) = P(a)/(a0 - a):
-             (Q(a) - q) / (1 - s) for a >= 0, in powers of s = (a - k)/(a + k), with q = Q(inf) = 1/sqrt(2 pi).
-             Factoring the zero out keeps relative accuracy around it; 1 - s keeps it for large a.
+  exp2_curve  ((2^r - 1) / r - ln 2) / r for |r| <= 0.56, in powers of r
+  gelu_tail   with P(a) = exp(a^2/2) * erfc(a/sqrt 2)/2 - a/sqrt(2 pi), a0 > 0 its only zero, n/d the best rational
+              approximation to a0 of representable numbers, Q(a) = P(a)/(d a - n):
+              (Q(a) - q) / (1 - s) for a >= 0, in powers of s = (a - k)/(a + k), with q = Q(inf).
+              Factoring the zero out keeps relative accuracy around it; 1 - s keeps it for large a.
+
+And exponents of 2 for exp(-a^2/2) and for exp(-y), y = c1 a + c3 a^3 with c1 = 2 sqrt(2/pi) and c3 = 0.044715 c1, the
+argument of gelu's tanh form. A pair hi, lo is a constant to twice the precision; tanh_coarse,
+when added and subtracted, rounds to multiples of its ulp, of which tanh_exponent1_hi is one.
 """
 import mpmath as mp
-import numpy
 
 mp.mp.dps = 60
 
@@ -37,12 +41,8 @@ def chebyshev_monomials(f, lo, hi, degree):
         for j, p in enumerate(power):
             result[j] += c * p
         power = [(power[j] * shift if j < len(power) else 0) + (power[j - 1] * slope if j else 0)
-                 for j in range(len(power) + 1)]
+              for j in range(len(power) + 1)]
     return result
-
-
-def exp_tail(r):
-    return mp.hyp1f1(1, 3, r) / 2  # free of cancellation at 0
 
 
 def tail(a):
@@ -50,43 +50,94 @@ def tail(a):
 
 
 ZERO = mp.findroot(tail, 0.75)
-LIMIT = 1 / mp.sqrt(2 * mp.pi)
+C1 = 2 * mp.sqrt(2 / mp.pi)
+C3 = mp.mpf("0.044715") * C1
+LOG2E = 1 / mp.log(2)
 
 
-def gelu_tail_at(k):
-    def f(s):
+def rational(value, limit):
+    """The last continued-fraction convergent of value with both parts below limit."""
+    before, last, rest = (0, 1), (1, 0), value
+    while True:
+        whole = int(mp.floor(rest))
+        new = tuple(whole * b + a for a, b in zip(before, last))
+        if max(new) >= limit:
+            return last
+        before, last, rest = last, new, 1 / (rest - whole)
+
+
+def rounded(value, bits):
+    """To that many significant bits."""
+    scale = mp.mpf(2) ** (bits - 1 - mp.floor(mp.log(abs(value), 2)))
+    return mp.nint(value * scale) / scale
+
+
+def pair(name, value, bits):
+    hi = rounded(value, bits)
+    return (f"{name}_hi", hi), (f"{name}_lo", value - hi)
+
+
+def constants(bits, k, coarse):
+    """(name, value) for one type; bits: of its significand, coarse: the ulp that tanh_coarse rounds to."""
+    numerator, denominator = rational(ZERO, 2**bits)
+    yield "round_magic", 3 * mp.mpf(2) ** (bits - 2)
+    yield "ln2", mp.log(2)
+    yield from pair("log2e", LOG2E, bits)
+    yield from pair("gelu_exponent", -LOG2E / 2, bits)
+    yield "tanh_coarse", 3 * mp.mpf(2) ** (bits - 2) * coarse
+    yield "tanh_exponent1_hi", mp.nint(-C1 * LOG2E / coarse) * coarse
+    yield "tanh_exponent1_lo", -C1 * LOG2E - mp.nint(-C1 * LOG2E / coarse) * coarse
+    yield from pair("tanh_exponent3", -C3 * LOG2E, bits)
+    yield "gelu_zero_numerator", mp.mpf(numerator)
+    yield "gelu_zero_denominator", mp.mpf(denominator)
+    yield "gelu_tail_k", k
+    yield "gelu_tail_limit", -1 / mp.sqrt(2 * mp.pi) / denominator  # of P(a)/(d a - n)
+
+
+def polynomials(bits, k, a_max, exp_degree, tail_degree):
+    """(name, ascending coefficients) for one type."""
+    _, denominator = rational(ZERO, 2**bits)
+
+    def exp2_curve(r):
+        return mp.log(2) ** 2 * mp.hyp1f1(1, 3, r * mp.log(2)) / 2  # free of cancellation at 0
+
+    def gelu_tail(s):
         a = k * (1 + s) / (1 - s)
-        return (tail(a) / (ZERO - a) - LIMIT) / (1 - s)
-    return f
+        return (tail(a) / ((a - ZERO) * denominator) + 1 / mp.sqrt(2 * mp.pi) / denominator) / (1 - s)
+
+    yield "exp2_curve", chebyshev_monomials(exp2_curve, -REST, REST, exp_degree)
+    yield "gelu_tail", chebyshev_monomials(gelu_tail, mp.mpf(-1), (a_max - k) / (a_max + k), tail_degree)
 
 
-#         C type, exp degree, tail degree, k of the map, largest a with a result other than 0
-FITS = (("float", 4, 8, mp.mpf("3.5"), 16), ("double", 10, 20, mp.mpf(4), 40))
+REST = mp.mpf("0.56")  # largest remainder of an exponent
+# C type, bits, k of the map, largest a with a result other than 0, ulp of the coarse slope,
+# degrees of (exp2_curve, gelu_tail) by `narrow`
+FITS = (("float", 24, mp.mpf("3.5"), 16, mp.mpf(2) ** -8, {"false": (4, 8), "true": (3, 6)}),
+        ("double", 53, mp.mpf(4), 40, mp.mpf(2) ** -20, {"false": (9, 20)}))
 
 
 def main():
     print("// Written by tools/fit_coefficients.py, which says what they are. Ascending powers.\n#pragma once\n")
-    print("template <class S> struct coefficients;\n")
-    for ctype, exp_degree, tail_degree, k, a_max in FITS:
-        half = mp.log(2) / 2 * mp.mpf("1.0001")
-        exp = chebyshev_monomials(exp_tail, -half, half, exp_degree)
-        bound = (a_max - k) / (a_max + k)
-        gelu_tail = chebyshev_monomials(gelu_tail_at(k), mp.mpf(-1), bound, tail_degree)
-        suffix = "f" if ctype == "float" else ""
-        digits = 10 if ctype == "float" else 19
-        numpy_type = "float32" if ctype == "float" else "float64"
+    print("template <class S> struct coefficients;")
+    print("template <class S, bool narrow> struct polynomial_coefficients;\n")
+    for ctype, bits, k, a_max, coarse, degrees in FITS:
+        suffix, digits = ("f", 10) if ctype == "float" else ("", 19)
+
+        def text(value, suffix=suffix, digits=digits):
+            return mp.nstr(value, digits, min_fixed=1, max_fixed=0) + suffix
         print(f"template <> struct coefficients<{ctype}> {{")
-        zero_hi = mp.mpf(float(numpy.dtype(numpy_type).type(ZERO)))
-        for name, value in (("k", k), ("zero_hi", zero_hi), ("zero_lo", ZERO - zero_hi), ("limit", LIMIT)):
-            text = mp.nstr(value, digits, min_fixed=1, max_fixed=0)
-            print(f"    static constexpr {ctype} gelu_tail_{name} = {text}{suffix};")
-        for name, values in (("exp_tail", exp), ("gelu_tail", gelu_tail)):
-            print(f"    static constexpr int {name}_degree = {len(values) - 1};")
-            print(f"    static constexpr {ctype} {name}[] = {{")
-            for v in values:
-                print(f"        {mp.nstr(v, digits, min_fixed=1, max_fixed=0)}{suffix},")
-            print("    };")
+        for name, value in constants(bits, k, coarse):
+            print(f"    static constexpr {ctype} {name} = {text(value)};")
         print("};\n")
+        for narrow, (exp_degree, tail_degree) in degrees.items():
+            print(f"template <> struct polynomial_coefficients<{ctype}, {narrow}> {{")
+            for name, values in polynomials(bits, k, a_max, exp_degree, tail_degree):
+                print(f"    static constexpr int {name}_degree = {len(values) - 1};")
+                print(f"    static constexpr {ctype} {name}[] = {{")
+                for v in values:
+                    print(f"        {text(v)},")
+                print("    };")
+            print("};\n")
 
 
 if __name__ == "__main__":

@@ -10,10 +10,13 @@ cdef extern from "../kernels/table.h" nogil:
         DTYPE_INVALID, DTYPE_BOOL, DTYPE_I8, DTYPE_I16, DTYPE_I32, DTYPE_I64
         DTYPE_U8, DTYPE_U16, DTYPE_U32, DTYPE_U64
         DTYPE_F16, DTYPE_F32, DTYPE_F64, DTYPE_C64, DTYPE_C128, DTYPE_BF16, DTYPE_COUNT
+    enum:
+        WRITE, ACCUMULATE, STREAM
     ctypedef struct FormulaParameters:
         double value[4]
     ctypedef void (*ElementwiseKernel)(const void *, const void *, void *, int64_t, const FormulaParameters *) noexcept nogil
     ctypedef void (*ConvertKernel)(const char *, int64_t, char *, int64_t, int64_t) noexcept nogil
+    ctypedef void (*TransposeKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef void (*GemmKernel)(int64_t, const void *, const void *, void *, int64_t, int) noexcept nogil
     ctypedef double (*SumKernel)(const void *, int64_t) noexcept nogil
     ctypedef bint (*AcceptsParameters)(const FormulaParameters *) noexcept nogil
@@ -26,8 +29,9 @@ cdef extern from "../kernels/table.h" nogil:
         int formula_count
         const char **formula_name
         AcceptsParameters *formula_accepts
-        ElementwiseKernel (*elementwise)[20][2]
+        ElementwiseKernel (*elementwise)[20][3]
         ConvertKernel (*convert)[20]
+        TransposeKernel *transpose
         GemmTile *gemm
         SumKernel *sum
     const KernelTable *const kernels "infiniop_kernels"
@@ -46,6 +50,7 @@ cdef extern from "support.h" nogil:
     int in_forked_child
     uint64_t enter_float_state()
     void leave_float_state(uint64_t saved)
+    void finish_streams()
 
 
 cdef enum:

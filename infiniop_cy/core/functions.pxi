@@ -89,7 +89,7 @@ cdef object quick_elementwise(const ElementwiseSpec *spec, object grad_output, o
                 return None
     if n == 0:
         return o
-    kernel = kernels.elementwise[spec.formula][code][0]
+    kernel = kernels.elementwise[spec.formula][code][WRITE]
     float_state = enter_float_state()
     if n < QUICK_UNLOCKED:
         kernel(cnp.PyArray_DATA(g), cnp.PyArray_DATA(x), cnp.PyArray_DATA(o), n, &spec.parameters)

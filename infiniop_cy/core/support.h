@@ -72,3 +72,10 @@ static inline void leave_float_state(uint64_t saved) {
     (void)saved;
 #endif
 }
+
+// Orders stores past the caches before all that follows. Once per thread: waiting for memory is what it costs.
+static inline void finish_streams(void) {
+#if defined(__x86_64__) || defined(_M_X64)
+    _mm_sfence();
+#endif
+}

@@ -2,76 +2,124 @@
 #pragma once
 
 template <class S> struct coefficients;
+template <class S, bool narrow> struct polynomial_coefficients;
 
 template <> struct coefficients<float> {
+    static constexpr float round_magic = 1.2582912e+7f;
+    static constexpr float ln2 = 6.931471806e-1f;
+    static constexpr float log2e_hi = 1.442695022f;
+    static constexpr float log2e_lo = 1.925962991e-8f;
+    static constexpr float gelu_exponent_hi = -7.213475108e-1f;
+    static constexpr float gelu_exponent_lo = -9.629814956e-9f;
+    static constexpr float tanh_coarse = 4.9152e+4f;
+    static constexpr float tanh_exponent1_hi = -2.30078125f;
+    static constexpr float tanh_exponent1_lo = -1.426948144e-3f;
+    static constexpr float tanh_exponent3_hi = -1.029432416e-1f;
+    static constexpr float tanh_exponent3_lo = 2.016198436e-9f;
+    static constexpr float gelu_zero_numerator = 2.272129e+6f;
+    static constexpr float gelu_zero_denominator = 3.022286e+6f;
     static constexpr float gelu_tail_k = 3.5f;
-    static constexpr float gelu_tail_zero_hi = 7.517915368e-1f;
-    static constexpr float gelu_tail_zero_lo = -1.211444946e-8f;
-    static constexpr float gelu_tail_limit = 3.989422804e-1f;
-    static constexpr int exp_tail_degree = 4;
-    static constexpr float exp_tail[] = {
-        5.0e-1f,
-        1.666657699e-1f,
-        4.166655462e-2f,
-        8.363179053e-3f,
-        1.392618359e-3f,
+    static constexpr float gelu_tail_limit = -1.320001748e-7f;
+};
+
+template <> struct polynomial_coefficients<float, false> {
+    static constexpr int exp2_curve_degree = 4;
+    static constexpr float exp2_curve[] = {
+        2.40226507e-1f,
+        5.550363868e-2f,
+        9.618088408e-3f,
+        1.339347414e-3f,
+        1.545542192e-4f,
     };
     static constexpr int gelu_tail_degree = 8;
     static constexpr float gelu_tail[] = {
-        7.043725582e-2f,
-        -4.087928627e-2f,
-        1.744974425e-2f,
-        -4.56775236e-3f,
-        1.269755056e-4f,
-        3.69284992e-4f,
-        -6.060630743e-5f,
-        -3.565455633e-5f,
-        1.082700529e-6f,
+        -2.330595312e-8f,
+        1.352594899e-8f,
+        -5.773690594e-9f,
+        1.511356754e-9f,
+        -4.201306746e-11f,
+        -1.221873085e-10f,
+        2.005313442e-11f,
+        1.179721454e-11f,
+        -3.582389386e-13f,
+    };
+};
+
+template <> struct polynomial_coefficients<float, true> {
+    static constexpr int exp2_curve_degree = 3;
+    static constexpr float exp2_curve[] = {
+        2.402246083e-1f,
+        5.550392077e-2f,
+        9.666548464e-3f,
+        1.338147841e-3f,
+    };
+    static constexpr int gelu_tail_degree = 6;
+    static constexpr float gelu_tail[] = {
+        -2.330590429e-8f,
+        1.352596197e-8f,
+        -5.775537353e-9f,
+        1.510732205e-9f,
+        -3.148484013e-11f,
+        -1.163026725e-10f,
+        4.488820348e-12f,
     };
 };
 
 template <> struct coefficients<double> {
+    static constexpr double round_magic = 6.755399441055744e+15;
+    static constexpr double ln2 = 6.931471805599453094e-1;
+    static constexpr double log2e_hi = 1.442695040888963387;
+    static constexpr double log2e_lo = 2.035527374093103205e-17;
+    static constexpr double gelu_exponent_hi = -7.213475204444816935e-1;
+    static constexpr double gelu_exponent_lo = -1.017763687046551602e-17;
+    static constexpr double tanh_coarse = 6.442450944e+9;
+    static constexpr double tanh_exponent1_hi = -2.30220794677734375;
+    static constexpr double tanh_exponent1_lo = -2.513669811391338948e-7;
+    static constexpr double tanh_exponent3_hi = -1.029432395800234934e-1;
+    static constexpr double tanh_exponent3_lo = 5.978177400718744372e-18;
+    static constexpr double gelu_zero_numerator = 2.90881491707827e+14;
+    static constexpr double gelu_zero_denominator = 3.86917758651765e+14;
     static constexpr double gelu_tail_k = 4.0;
-    static constexpr double gelu_tail_zero_hi = 7.517915246935644724e-1;
-    static constexpr double gelu_tail_zero_lo = -1.495675917700988327e-17;
-    static constexpr double gelu_tail_limit = 3.989422804014326779e-1;
-    static constexpr int exp_tail_degree = 10;
-    static constexpr double exp_tail[] = {
-        5.0e-1,
-        1.666666666666667099e-1,
-        4.166666666666666975e-2,
-        8.333333333326135126e-3,
-        1.38888888888837483e-3,
-        1.984126987482062527e-4,
-        2.480158732554774122e-5,
-        2.755725540020642443e-6,
-        2.755727364311029533e-7,
-        2.510521700472074516e-8,
-        2.091468696808687723e-9,
+    static constexpr double gelu_tail_limit = -1.031077719956736408e-15;
+};
+
+template <> struct polynomial_coefficients<double, false> {
+    static constexpr int exp2_curve_degree = 9;
+    static constexpr double exp2_curve[] = {
+        2.402265069591008648e-1,
+        5.550410866482158808e-2,
+        9.618129107604173906e-3,
+        1.333355814641548871e-3,
+        1.540353045537432561e-4,
+        1.525273383710508158e-5,
+        1.321543145013725333e-6,
+        1.017805650947211954e-7,
+        7.075070620322878275e-9,
+        4.456284923380999969e-10,
     };
     static constexpr int gelu_tail_degree = 20;
     static constexpr double gelu_tail[] = {
-        6.326896364814261635e-2,
-        -4.009693487381420537e-2,
-        2.036600189403942127e-2,
-        -7.717358059018996355e-3,
-        1.787592315966852729e-3,
-        -6.682249847438425676e-7,
-        -1.552815359108533535e-4,
-        3.049423520025720711e-5,
-        1.301700405682080298e-5,
-        -5.017910801919329982e-6,
-        -1.478923590016312387e-6,
-        7.377151974408697104e-7,
-        2.452675269476069045e-7,
-        -1.038443352501404209e-7,
-        -5.086573102654856439e-8,
-        1.197773452456499051e-8,
-        1.044445981577555998e-8,
-        -4.856924108152800982e-10,
-        -1.577561104243028406e-9,
-        -1.350549522402745182e-10,
-        8.803106954964152155e-11,
+        -1.635204439015841559e-16,
+        1.03631673597857216e-16,
+        -5.263651367413532861e-17,
+        1.994573235901740675e-17,
+        -4.620083405310241843e-18,
+        1.727046561709411294e-21,
+        4.013295653627786949e-19,
+        -7.881322197904782516e-20,
+        -3.364281883100746999e-20,
+        1.296893381013190105e-20,
+        3.822320265602949707e-21,
+        -1.906646001495192628e-21,
+        -6.339009297537914118e-22,
+        2.683886508905442687e-22,
+        1.314639348780289709e-22,
+        -3.095679703692595491e-23,
+        -2.699400475224973383e-23,
+        1.255285910131653035e-24,
+        4.077251738819437765e-24,
+        3.49053382069824101e-25,
+        -2.27518813962921603e-25,
     };
 };
 

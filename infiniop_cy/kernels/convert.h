@@ -26,7 +26,7 @@ INFINIOP_INLINE double to_compute(double v) { return v; }
 INFINIOP_INLINE float to_compute(bfloat16 v) { return bits_as<float>(uint32_t(v.bits) << 16); }
 INFINIOP_INLINE float to_compute(float16 v) {
     float16 lane[lanes<f32v>::count] = {v};
-    return widen(lane)[0];
+    return widen_vector(lane)[0];
 }
 
 template <class T> struct from_value;  // a float or double to T
@@ -46,7 +46,7 @@ INFINIOP_INLINE float round_to_odd(float v) { return v; }
 template <class T> struct from_value_16 {
     template <class S> static T of(S v) {
         T lane[lanes<f32v>::count];
-        narrow(lane, splat<f32v>(round_to_odd(v)));
+        narrow_vector(lane, splat<f32v>(round_to_odd(v)));
         return lane[0];
     }
 };
@@ -84,18 +84,28 @@ void convert(const char *from, int64_t from_stride, char *to, int64_t to_stride,
     if constexpr (vector_convert<From, To>::possible) {
         if (from_stride == sizeof(From) && to_stride == sizeof(To)) {
             constexpr int count = lanes<compute_vector<From>>::count;
-            for (; i + count <= n; i += count) narrow((To *)to + i, widen((const From *)from + i));
+            for (; i + count <= n; i += count) narrow_vector((To *)to + i, widen_vector((const From *)from + i));
         }
     }
     for (; i < n; i++)
         write(to + i * to_stride, from_value<To>::of(to_compute(read<From>(from + i * from_stride))));
 }
 
-// Same type: bits move unchanged.
+template <class T, int step> INFINIOP_INLINE void copy_every(const char *from, T *to, int64_t n) {
+    for (int64_t i = 0; i < n; i++) to[i] = ((const T *)from)[i * step];
+}
+
+// Same type: bits move unchanged. Gathers of the steps that views often have are loops of their own, since a compiler
+// makes vectors of a step that it knows.
 template <class T> void copy(const char *from, int64_t from_stride, char *to, int64_t to_stride, int64_t n) {
-    if (from_stride == sizeof(T) && to_stride == sizeof(T)) {
-        __builtin_memcpy(to, from, size_t(n) * sizeof(T));
-        return;
+    if (to_stride == sizeof(T)) {
+        if (from_stride == sizeof(T)) {
+            __builtin_memcpy(to, from, size_t(n) * sizeof(T));
+            return;
+        }
+        if (from_stride == 0) return copy_every<T, 0>(from, (T *)to, n);
+        if (from_stride == -int64_t(sizeof(T))) return copy_every<T, -1>(from, (T *)to, n);
+        if (from_stride == 2 * sizeof(T)) return copy_every<T, 2>(from, (T *)to, n);
     }
     for (int64_t i = 0; i < n; i++) write(to + i * to_stride, read<T>(from + i * from_stride));
 }

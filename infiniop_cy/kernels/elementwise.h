@@ -1,5 +1,5 @@
-// One loop for every formula and dtype: widen, compute, narrow. The tail runs through the same vector
-// code on a padded buffer, so an element's bits never depend on its position.
+// One loop for every formula and dtype: widen, compute, narrow. What does not fill a register runs through the same
+// vector code on a padded buffer, so an element's bits never depend on its position.
 #pragma once
 #include "dtype.h"
 #include "formulas.h"
@@ -8,30 +8,52 @@
 namespace INFINIOP_ISA {
 namespace {
 
-template <class Formula, class T, bool accumulate>
+// Bytes between what is computed and what is fetched of each input: long enough for memory's latency, and not so long
+// that a hardware prefetcher has it already. 1 to 4 kB measured alike; without, 16-bit gelu took 1.4 times as long.
+enum { PREFETCH_BYTES = 2048 };
+
+template <class Formula, class T, Store mode>
 INFINIOP_INLINE void elementwise_step(const T *g, const T *x, T *out, const FormulaParameters &p) {
-    auto gradient = Formula::gradient(widen(g), widen(x), p);
-    if (accumulate) gradient = widen(out) + gradient;
-    narrow(out, gradient);
+    auto grads = widen(g), inputs = widen(x);
+    decltype(grads) results = mode == ACCUMULATE ? widen(out) : decltype(grads){};
+    for (int i = 0; i < grads.count; i++) {
+        auto gradient = Formula::template gradient<sizeof(T) == 2>(grads.part[i], inputs.part[i], p);
+        results.part[i] = mode == ACCUMULATE ? results.part[i] + gradient : gradient;
+    }
+    if (mode == STREAM) stream(out, narrow<T>(results));
+    else store(out, narrow<T>(results));
 }
 
-template <class Formula, class T, bool accumulate>
+// n elements, fewer than a register holds.
+template <class Formula, class T, Store mode>
+INFINIOP_INLINE void elementwise_part(const T *g, const T *x, T *out, int64_t n, const FormulaParameters &p) {
+    T gt[register_of<T>::count] = {}, xt[register_of<T>::count] = {}, ot[register_of<T>::count] = {};
+    size_t bytes = size_t(n) * sizeof(T);
+    __builtin_memcpy(gt, g, bytes);
+    __builtin_memcpy(xt, x, bytes);
+    if (mode == ACCUMULATE) __builtin_memcpy(ot, out, bytes);
+    elementwise_step<Formula, T, mode == ACCUMULATE ? ACCUMULATE : WRITE>(gt, xt, ot, p);
+    __builtin_memcpy(out, ot, bytes);
+}
+
+template <class Formula, class T, Store mode>
 void elementwise(const void *g_, const void *x_, void *out_, int64_t n, const FormulaParameters *parameters) {
-    constexpr int count = lanes<compute_vector<T>>::count;
+    constexpr int count = register_of<T>::count;
     const T *g = (const T *)g_, *x = (const T *)x_;
     T *out = (T *)out_;
     const FormulaParameters p = *parameters;  // out may alias it as far as the compiler knows
     int64_t i = 0;
-    for (; i + count <= n; i += count) elementwise_step<Formula, T, accumulate>(g + i, x + i, out + i, p);
-    if (i < n) {
-        T gt[count] = {}, xt[count] = {}, ot[count] = {};
-        size_t bytes = size_t(n - i) * sizeof(T);
-        __builtin_memcpy(gt, g + i, bytes);
-        __builtin_memcpy(xt, x + i, bytes);
-        if (accumulate) __builtin_memcpy(ot, out + i, bytes);
-        elementwise_step<Formula, T, accumulate>(gt, xt, ot, p);
-        __builtin_memcpy(out + i, ot, bytes);
+    if (mode == STREAM) {
+        int64_t unaligned = int64_t(-(uintptr_t)out % vector_bytes / sizeof(T));
+        i = unaligned < n ? unaligned : n;
+        if (i) elementwise_part<Formula, T, mode>(g, x, out, i, p);
     }
+    for (; i + count <= n; i += count) {
+        prefetch((const char *)(g + i) + PREFETCH_BYTES);
+        prefetch((const char *)(x + i) + PREFETCH_BYTES);
+        elementwise_step<Formula, T, mode>(g + i, x + i, out + i, p);
+    }
+    if (i < n) elementwise_part<Formula, T, mode>(g + i, x + i, out + i, n - i, p);
 }
 
 template <class Formula> bool formula_accepts(const FormulaParameters *parameters) {
@@ -40,8 +62,9 @@ template <class Formula> bool formula_accepts(const FormulaParameters *parameter
 
 template <class Formula, class T>
 constexpr void fill_dtype(KernelTable &table, int formula, int dtype) {
-    table.elementwise[formula][dtype][0] = elementwise<Formula, T, false>;
-    table.elementwise[formula][dtype][1] = elementwise<Formula, T, true>;
+    table.elementwise[formula][dtype][WRITE] = elementwise<Formula, T, WRITE>;
+    table.elementwise[formula][dtype][ACCUMULATE] = elementwise<Formula, T, ACCUMULATE>;
+    table.elementwise[formula][dtype][STREAM] = elementwise<Formula, T, STREAM>;
 }
 
 template <class Formula> constexpr void fill_formula(KernelTable &table) {

@@ -1,7 +1,8 @@
 // The operators: each gradient written once, for every CPU and GPU.
 //
 // To add one: a struct here with its name and gradient, its name in `formulas` at the end, and its row
-// in operators.py. g is grad_output, x the forward input, p the row's numeric parameters in order.
+// in operators.py. g is grad_output, x the forward input, p the row's numeric parameters in order; narrow where the
+// result will be rounded to 16 bits, for which the formula may leave out corrections (math.h).
 #pragma once
 #include "math.h"
 #include "parameters.h"
@@ -20,7 +21,7 @@ template <class V> INFINIOP_INLINE V one_plus_squared(V e) { return mul_add(e, s
 // x <= 0 ? 0 : g, so that a NaN x passes g.
 struct relu_backward : formula_base {
     static constexpr const char *name = "relu_backward";
-    template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+    template <bool narrow, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         return select(x <= V{}, V{}, g);
     }
 };
@@ -30,7 +31,7 @@ struct leaky_relu_backward : formula_base {
     static constexpr const char *name = "leaky_relu_backward";
     // The sign of a result tells the sign of its input only where the slope is not negative.
     static constexpr bool accepts(const FormulaParameters &p) { return !(p.value[1] != 0 && p.value[0] < 0); }
-    template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &p) {
+    template <bool narrow, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &p) {
         return select(x > V{}, g, g * scalar<V>(p.value[0]));
     }
 };
@@ -39,53 +40,78 @@ struct leaky_relu_backward : formula_base {
 // 1 - t for x > 0; t = exp(-a^2/2) * scaled_gelu_tail(a), so that nothing cancels.
 struct gelu_backward : formula_base {
     static constexpr const char *name = "gelu_backward";
-    template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+    template <bool narrow, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
-        V a = at_most(absolute(x), sizeof(S) == 4 ? S(16) : S(40));  // beyond it t is 0
-        double_word<V> exponent = exact_product(a, a * S(-0.5));
-        scaled_exp<V> w = exp_of_sum(exponent.hi, exponent.lo);
-        V tail = select(x == V{}, splat<V>(S(0.5)), scaled_gelu_tail(a));  // g/2 exactly
-        return select(x > V{}, g * (S(1) - w.times(tail)), w.times(tail, g));
+        typedef constants<V> C;
+        V a = at_most(absolute(x), sizeof(S) == 4 ? S(20) : S(56));  // beyond it t*g is 0 for every g
+        double_word<V> square = exact_product(a, a);
+        split_exponent<V> exponent = split_product(square.hi, splat<V>(C::gelu_exponent_hi));
+        if constexpr (!narrow) {
+            exponent.rest = mul_add(square.lo, splat<V>(C::gelu_exponent_hi), exponent.rest);
+            exponent.rest = mul_add(square.hi, splat<V>(C::gelu_exponent_lo), exponent.rest);
+        }
+        power<V> w = exp2<narrow>(exponent);
+        factors<V> tail = scaled_gelu_tail<narrow>(a);
+        double_word<V> product = exact_product(tail.zero, tail.quotient);
+        V t = narrow ? w.times(product.hi) : select(x == V{}, splat<V>(S(0.5)), w.times(product));  // g/2 exactly
+        return select(x > V{}, g * (S(1) - t), w.finish(t * g));
     }
 };
 
-// The derivative of x sigma(2u), u = sqrt(2/pi) (x + 0.044715 x^3). With a = |x|, y = 2u(a), e = exp(-y) and
-// t = e (1 + e - a y') / (1 + e)^2 it is t for x <= 0 and 1 - t for x > 0. y and a y' are double words: one for
-// the exponent, the other for the cancellation around the zero at 0.7525.
+// The derivative of x sigma(y), y = c1 x + c3 x^3. With a = |x|, e = exp(-y(a)) and
+// t = e (1 + e - a y'(a)) / (1 + e)^2 it is t for x <= 0 and 1 - t for x > 0.
 struct gelu_tanh_backward : formula_base {
     static constexpr const char *name = "gelu_tanh_backward";
-    template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+    template <bool narrow, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
-        constexpr double c1 = 1.59576912160573071176;  // 2 sqrt(2/pi)
-        constexpr double c3 = 0.07135481627260024878;  // c1 * 0.044715
-        constexpr S c1_hi = S(c1), c1_lo = sizeof(S) == 4 ? S(c1 - double(S(c1))) : S(-9.969308809e-17);
-        constexpr S c3_hi = S(c3), c3_lo = sizeof(S) == 4 ? S(c3 - double(S(c3))) : S(-6.175149918e-19);
-        V a = at_most(absolute(x), sizeof(S) == 4 ? S(11.5) : S(23));  // beyond it t is 0
+        typedef constants<V> C;
+        V a = at_most(absolute(x), sizeof(S) == 4 ? S(14) : S(28));  // beyond it t*g is 0 for every g
         double_word<V> square = exact_product(a, a);
-        double_word<V> cubic = exact_product(splat<V>(c3_hi), square.hi);  // c3 a^2
-        cubic.lo = cubic.lo + (c3_hi * square.lo + c3_lo * square.hi);
-        double_word<V> slope = exact_sum(splat<V>(c1_hi), cubic.hi);  // y / a
-        slope.lo = slope.lo + (cubic.lo + c1_lo);
-        double_word<V> y = exact_product(a, slope.hi);
-        y.lo = y.lo + a * slope.lo;
-        double_word<V> twice = exact_product(a + a, cubic.hi);  // a y' - y
-        double_word<V> ay = exact_sum(y.hi, twice.hi);
-        ay.lo = ay.lo + (y.lo + (twice.lo + (a + a) * cubic.lo));
-        scaled_exp<V> exponential = exp_of_sum(-y.hi, -y.lo);
-        double_word<V> e = exponential.value();
-        double_word<V> difference = exact_sum(splat<V>(1), -ay.hi), bracket = exact_sum(difference.hi, e.hi);
-        V tail = (bracket.hi + (bracket.lo + (difference.lo + (e.lo - ay.lo)))) / one_plus_squared(e.hi);
-        return select(x > V{}, g * (S(1) - exponential.times(tail)), exponential.times(tail, g));
+        split_exponent<V> exponent;
+        V large_slope, small_slope;  // of -y, in powers of two
+        if constexpr (narrow) {
+            exponent = split_product(a, mul_add(square.hi, splat<V>(C::tanh_exponent3_hi),
+                                                splat<V>(C::tanh_exponent1_hi + C::tanh_exponent1_lo)));
+            large_slope = splat<V>(C::tanh_exponent1_hi);
+            small_slope = mul_add(square.hi, splat<V>(3 * C::tanh_exponent3_hi), splat<V>(C::tanh_exponent1_lo));
+        } else {
+            // -y/a in powers of two, as coarse, of so few bits that coarse - tanh_exponent1_hi is exact, and fine.
+            V coarse = mul_add(square.hi, splat<V>(C::tanh_exponent3_hi),
+                               splat<V>(C::tanh_coarse + C::tanh_exponent1_hi)) - C::tanh_coarse;
+            V fine = product_minus(square.hi, splat<V>(C::tanh_exponent3_hi), coarse - C::tanh_exponent1_hi);
+            V correction = mul_add(square.hi, splat<V>(C::tanh_exponent3_lo), splat<V>(C::tanh_exponent1_lo));
+            fine = fine + mul_add(square.lo, splat<V>(C::tanh_exponent3_hi), correction);
+            exponent = split_product(a, coarse);
+            exponent.rest = mul_add(a, fine, exponent.rest);
+            // y' = 3 y/a - 2 c1
+            large_slope = mul_add(coarse, splat<V>(3), splat<V>(-2 * C::tanh_exponent1_hi));
+            small_slope = mul_add(fine, splat<V>(3), splat<V>(-2 * C::tanh_exponent1_lo));
+        }
+        power<V> e = exp2<narrow>(exponent);
+        // (1 + e - a y') / (1 + e)^2, both sides times log2(e). The large terms cancel around the zero at 0.7525.
+        V value = e.value(), scaled = mul_add(value, splat<V>(C::log2e_hi), splat<V>(C::log2e_lo));
+        V large = product_minus(a, large_slope, splat<V>(-C::log2e_hi)), small = mul_add(a, small_slope, scaled);
+        V bracket = large + small;
+        V denominator = mul_add(scaled, S(2) + value, splat<V>(C::log2e_hi));
+        V reciprocal = mul_add(value, splat<V>(-C::ln2), splat<V>(C::ln2));  // of denominator, as lo needs it
+        double_word<V> tail = {bracket / denominator, (small - (bracket - large)) * reciprocal};
+        V t = narrow ? e.times(tail.hi) : e.times(tail);
+        return select(x > V{}, g * (S(1) - t), e.finish(t * g));
     }
 };
 
 // g s (1 - s), s = sigma(x), as e/(1 + e)^2 with e = exp(-|x|): no cancellation, no early 0.
 struct sigmoid_backward : formula_base {
     static constexpr const char *name = "sigmoid_backward";
-    template <class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+    template <bool narrow, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
-        scaled_exp<V> e = exp_of_sum(-absolute(x), V{});
-        return e.times(S(1) / one_plus_squared(e.times(splat<V>(1))), g);
+        typedef constants<V> C;
+        V a = at_most(absolute(x), sizeof(S) == 4 ? S(200) : S(1480));  // beyond it the result is 0 for every g
+        split_exponent<V> exponent = split_product(a, splat<V>(-C::log2e_hi));
+        if constexpr (!narrow) exponent.rest = mul_add(a, splat<V>(-C::log2e_lo), exponent.rest);
+        power<V> e = exp2<narrow>(exponent);
+        V value = e.value();
+        return e.finish(value / one_plus_squared(value) * g);
     }
 };
 

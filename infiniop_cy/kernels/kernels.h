@@ -5,6 +5,7 @@
 #include "elementwise.h"
 #include "gemm.h"
 #include "table.h"
+#include "transpose.h"
 
 #define INFINIOP_TEXT_(x) #x
 #define INFINIOP_TEXT(x) INFINIOP_TEXT_(x)
@@ -18,6 +19,7 @@ constexpr KernelTable make_table() {
     table.isa = INFINIOP_TEXT(INFINIOP_ISA);
     fill_elementwise(table, formulas{});
     fill_convert(table);
+    fill_transpose(table);
     fill_gemm(table);
     return table;
 }

@@ -10,7 +10,7 @@
 #define INFINIOP_INLINE inline __attribute__((always_inline))
 #endif
 
-#if defined(__AVX512F__) || defined(__AVX2__) || defined(__F16C__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
@@ -73,14 +73,6 @@ template <class V> INFINIOP_INLINE V absolute(V x) {
     return bits_as<V>(bits_as<integer<V>>(x) & lanes<V>::magnitude);
 }
 
-// min and max with a bound; a NaN x stays NaN.
-template <class V> INFINIOP_INLINE V at_most(V x, scalar<V> bound) {
-    return select(x > splat<V>(bound), splat<V>(bound), x);
-}
-template <class V> INFINIOP_INLINE V at_least(V x, scalar<V> bound) {
-    return select(x < splat<V>(bound), splat<V>(bound), x);
-}
-
 // a*b + c, fused wherever the hardware fuses.
 #if defined(__CUDACC__)
 #define INFINIOP_FUSED 1
@@ -103,14 +95,62 @@ INFINIOP_INLINE f64v mul_add(f64v a, f64v b, f64v c) { return (f64v)vfmaq_f64((f
 template <class V> INFINIOP_INLINE V mul_add(V a, V b, V c) { return a * b + c; }
 #endif
 
+// min and max with a bound; a NaN x stays NaN: these instructions return their second operand then.
+#if defined(__AVX512F__)
+INFINIOP_INLINE f32v at_most(f32v x, float bound) { return (f32v)_mm512_min_ps(_mm512_set1_ps(bound), (__m512)x); }
+INFINIOP_INLINE f64v at_most(f64v x, double bound) { return (f64v)_mm512_min_pd(_mm512_set1_pd(bound), (__m512d)x); }
+INFINIOP_INLINE f32v at_least(f32v x, float bound) { return (f32v)_mm512_max_ps(_mm512_set1_ps(bound), (__m512)x); }
+INFINIOP_INLINE f64v at_least(f64v x, double bound) { return (f64v)_mm512_max_pd(_mm512_set1_pd(bound), (__m512d)x); }
+#elif defined(__AVX2__)
+INFINIOP_INLINE f32v at_most(f32v x, float bound) { return (f32v)_mm256_min_ps(_mm256_set1_ps(bound), (__m256)x); }
+INFINIOP_INLINE f64v at_most(f64v x, double bound) { return (f64v)_mm256_min_pd(_mm256_set1_pd(bound), (__m256d)x); }
+INFINIOP_INLINE f32v at_least(f32v x, float bound) { return (f32v)_mm256_max_ps(_mm256_set1_ps(bound), (__m256)x); }
+INFINIOP_INLINE f64v at_least(f64v x, double bound) { return (f64v)_mm256_max_pd(_mm256_set1_pd(bound), (__m256d)x); }
+#else
+template <class V> INFINIOP_INLINE V at_most(V x, scalar<V> bound) {
+    return select(x > splat<V>(bound), splat<V>(bound), x);
+}
+template <class V> INFINIOP_INLINE V at_least(V x, scalar<V> bound) {
+    return select(x < splat<V>(bound), splat<V>(bound), x);
+}
+#endif
+
+// v * 2^n for integral n <= 0, rounded once; elsewhere than with AVX-512, 0 for n below the normal exponents.
+#if defined(__AVX512F__)
+INFINIOP_INLINE f32v scale(f32v v, f32v n) { return (f32v)_mm512_scalef_ps((__m512)v, (__m512)n); }
+INFINIOP_INLINE f64v scale(f64v v, f64v n) { return (f64v)_mm512_scalef_pd((__m512d)v, (__m512d)n); }
+#else
+template <class V> INFINIOP_INLINE V scale(V v, V n) {
+    constexpr int fraction_bits = sizeof(scalar<V>) == 4 ? 23 : 52;
+    constexpr scalar<V> low_bits = sizeof(scalar<V>) == 4 ? scalar<V>(0x1.8p23) : scalar<V>(0x1.8p52);
+    integer<V> exponent = bits_as<integer<V>>(n + low_bits) << fraction_bits;  // adding puts n into the low bits
+    V power = bits_as<V>(exponent + bits_as<integer<V>>(splat<V>(1)));
+    return v * select(n < splat<V>(sizeof(scalar<V>) == 4 ? -126 : -1022), V{}, power);
+}
+#endif
+
 #ifndef __CUDACC__
 // Whole vectors at any address.
-template <class V> INFINIOP_INLINE V load(const scalar<V> *p) {
+template <class V> INFINIOP_INLINE V load(const void *p) {
     V v;
     __builtin_memcpy(&v, p, sizeof v);
     return v;
 }
-template <class V> INFINIOP_INLINE void store(scalar<V> *p, V v) { __builtin_memcpy(p, &v, sizeof v); }
+template <class V> INFINIOP_INLINE void store(void *p, V v) { __builtin_memcpy(p, &v, sizeof v); }
+
+// Stores past the caches, at multiples of vector_bytes; the caller has to order them (support.h).
+template <class V> INFINIOP_INLINE void stream(void *p, V v) {
+#if defined(__AVX512F__)
+    _mm512_stream_si512((__m512i *)p, bits_as<__m512i>(v));
+#elif defined(__AVX2__)
+    _mm256_stream_si256((__m256i *)p, bits_as<__m256i>(v));
+#elif defined(__SSE2__)
+    _mm_stream_si128((__m128i *)p, bits_as<__m128i>(v));
+#else
+    store(p, v);
+#endif
+}
+INFINIOP_INLINE void prefetch(const char *p) { __builtin_prefetch(p, 0, 3); }
 #endif
 
 }  // namespace

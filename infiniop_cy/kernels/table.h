@@ -16,13 +16,22 @@ enum Dtype {
 
 enum { MAX_FORMULAS = 64 };
 
+// How a kernel stores a gradient: over what out holds, added to it, or past the caches to memory, which saves reading
+// lines that will be overwritten, and pays where out does not stay in the cache.
+enum Store { WRITE, ACCUMULATE, STREAM, STORE_COUNT };
+
 // out[i] = gradient(g[i], x[i]) or, accumulating, out[i] + gradient; n contiguous elements of one dtype.
-// out may be g or x itself.
+// out may be g or x itself. All modes give the same bits.
+// After streaming, finish_streams() of support.h.
 typedef void (*ElementwiseKernel)(const void *g, const void *x, void *out, int64_t n, const FormulaParameters *);
 
 // to[i] = from[i] with strides in bytes; floats round to nearest even, floats to integers truncate and
 // saturate (NaN gives 0).
 typedef void (*ConvertKernel)(const char *from, int64_t from_stride, char *to, int64_t to_stride, int64_t n);
+
+// to[r][c] = from[c][r]; `from` is contiguous along r with columns `column` bytes apart, `to` along c with rows `row`
+// bytes apart.
+typedef void (*TransposeKernel)(const char *from, int64_t column, char *to, int64_t row, int64_t rows, int64_t columns);
 
 // c[mr][nr] += sum over k of a[k][mr] * b[k][nr]. The sum runs in the order of k: from zero, then added to c
 // (chain = 0), or starting from c (chain = 1), which makes the bits independent of where k is cut.
@@ -41,8 +50,9 @@ struct KernelTable {
     int formula_count;
     const char *formula_name[MAX_FORMULAS];
     bool (*formula_accepts[MAX_FORMULAS])(const FormulaParameters *);
-    ElementwiseKernel elementwise[MAX_FORMULAS][DTYPE_COUNT][2];  // [formula][dtype][accumulate]
+    ElementwiseKernel elementwise[MAX_FORMULAS][DTYPE_COUNT][STORE_COUNT];
     ConvertKernel convert[DTYPE_COUNT][DTYPE_COUNT];              // [from][to]
+    TransposeKernel transpose[DTYPE_COUNT];                       // F16, BF16, F32, F64
     GemmTile gemm[DTYPE_COUNT];                                   // F32, F64
     SumKernel sum[DTYPE_COUNT];                                   // F32, F64
 };
