@@ -70,7 +70,13 @@ class ElementwiseOperator(_core.ElementwiseCall):
     def __init__(self, row):
         defaults = {parameter.name: parameter.default for parameter in row.parameters}
         formula, values, _ = formula_of(row, defaults)
-        super().__init__(formula, values, row.promotes, quick=not ENABLED)
+        slots = [p.name for p in row.parameters if not p.choices]
+        parameters = sorted(row.parameters, key=lambda p: not p.positional)
+        super().__init__(
+            formula, values, row.promotes, not ENABLED,
+            tuple((p.name, {value: _FORMULAS[name] for value, name in p.choices.items()}, -1, False) if p.choices
+                  else (p.name, None, slots.index(p.name), isinstance(p.default, bool)) for p in parameters),
+            sum(p.positional for p in parameters))
         self.row = row
         self.__name__ = self.__qualname__ = row.name
         self.__module__ = "infiniop_cy"

@@ -35,7 +35,10 @@ class threads:
 # ---- for the rest of the package; the arguments are those in descriptors.pxi and functions.pxi
 
 class ElementwiseCall:
-    def __init__(self, formula: int, values: tuple[float, ...], promotes: bool) -> None: ...
+    def __init__(
+        self, formula: int, values: tuple[float, ...], promotes: bool, quick: bool,
+        parameters: tuple[tuple[str, dict[str, int] | None, int, bool], ...], positional: int,
+    ) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 class ElementwisePlanObject:

@@ -22,5 +22,6 @@ include "conv_run.pxi"      # its three gradients
 include "capi.pxi"          # the infiniop C functions
 include "aclnn.pxi"         # the aclnn C functions
 include "arrays.pxi"        # NumPy arrays to tensors and back
-include "functions.pxi"     # the calls behind iop.relu_backward(g, x)
+include "calls.pxi"         # iop.relu_backward(g, x) on plain contiguous arrays
+include "functions.pxi"     # the same on everything else, and iop.conv_backward
 include "descriptors.pxi"   # plans that Python holds

@@ -81,3 +81,14 @@ cdef bint same_shape(const Tensor *t, cnp.ndarray array):
         if t.shape[d] != cnp.PyArray_DIM(array, d):
             return False
     return True
+
+
+cdef int fill_spec(ElementwiseSpec *spec, int formula, tuple values, bint promotes, bint accumulate) except -1:
+    cdef int i
+    spec.formula = formula
+    spec.promotes = promotes
+    spec.accumulate = accumulate
+    memset(&spec.parameters, 0, sizeof(FormulaParameters))
+    for i in range(len(values)):
+        spec.parameters.value[i] = values[i]
+    return 0

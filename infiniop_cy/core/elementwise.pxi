@@ -99,6 +99,30 @@ cdef int check_elementwise(const ElementwiseSpec *spec, const Tensor *out, const
     return check_output(out, OUT, failure)
 
 
+cdef void choose_kernel(const ElementwiseSpec *spec, ElementwisePlan *plan) noexcept nogil:
+    plan.accumulate = spec.accumulate
+    plan.parameters = spec.parameters
+    plan.kernel = kernels.elementwise[spec.formula][plan.dtype][ACCUMULATE if spec.accumulate else WRITE]
+    plan.stream = plan.kernel
+    if not spec.accumulate and plan.size * plan.itemsize[OUT] >= STREAM_FROM:
+        plan.stream = kernels.elementwise[spec.formula][plan.dtype][STREAM]
+
+
+cdef void plan_contiguous(const ElementwiseSpec *spec, int dtype, int64_t size, ElementwisePlan *plan) noexcept nogil:
+    """The plan for contiguous operands of one dtype and shape: nothing to check, sort or convert."""
+    cdef int k
+    plan.dtype = dtype
+    plan.ndim = 1
+    plan.size = plan.shape[0] = size
+    plan.tile_axis = -1
+    for k in range(OPERANDS):
+        plan.dtypes[k] = dtype
+        plan.itemsize[k] = plan.strides[k][0] = itemsize_of(dtype)
+        plan.offset[k] = 0
+        plan.run[k] = size
+    choose_kernel(spec, plan)
+
+
 cdef int64_t contiguous_run(const ElementwisePlan *plan, int k) noexcept nogil:
     cdef int64_t run = 1
     cdef int d
@@ -122,12 +146,7 @@ cdef int plan_elementwise(const ElementwiseSpec *spec, const Tensor *out, const 
     if check_elementwise(spec, out, input, grad_output, plan, failure):
         return failure.rule
     operand[OUT], operand[INPUT], operand[GRAD_OUTPUT] = out, input, grad_output
-    plan.accumulate = spec.accumulate
-    plan.parameters = spec.parameters
-    plan.kernel = kernels.elementwise[spec.formula][plan.dtype][ACCUMULATE if spec.accumulate else WRITE]
-    plan.stream = plan.kernel
-    if not spec.accumulate and plan.size * plan.itemsize[OUT] >= STREAM_FROM:
-        plan.stream = kernels.elementwise[spec.formula][plan.dtype][STREAM]
+    choose_kernel(spec, plan)
     plan.deliver = kernels.convert[plan.dtype][out.dtype]
     for k in range(OPERANDS):
         plan.fetch[k] = kernels.convert[plan.dtypes[k]][plan.dtype]
