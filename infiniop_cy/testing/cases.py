@@ -94,6 +94,11 @@ def _rotated(values):
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(values, -1, 0)), 0, -1) if values.ndim else values.copy()
 
 
+def _channels_last(values):
+    """Axis 1 innermost: NHWC for the shape NCHW."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(values, 1, -1)), -1, 1) if values.ndim > 1 else values.copy()
+
+
 def _odd_offset(values):
     """One element past an aligned start."""
     holder = np.zeros(values.size + 1, values.dtype)
@@ -106,6 +111,7 @@ LAYOUTS = {
     "contiguous": np.array,
     "transposed": lambda values: np.array(values, order="F"),
     "rotated": _rotated,
+    "channels last": _channels_last,
     "every other": _every_other,
     "reversed": _reversed,
     "padded rows": _padded_rows,

@@ -1,0 +1,90 @@
+"""Timing several ways to do the same thing so that what disturbs one disturbs the others: interleaved, in one process."""
+import ctypes
+import os
+import shlex
+import subprocess
+import sysconfig
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+REPEATS = 25       # samples of each; the median counts
+SAMPLE = 50e-6     # seconds that a sample takes at least
+PATIENCE = 6.0     # seconds for one contestant of a row, beyond which it gets fewer samples, but at least MIN_REPEATS
+MIN_REPEATS = 20
+
+
+@dataclass
+class Contestant:
+    """A statement over one set of buffers (names -> objects), and the sets that it goes through in turn."""
+
+    name: str
+    statement: str
+    names: dict
+    sets: list[dict]
+    seconds: list[float] = field(default_factory=list)
+
+    def __post_init__(self):
+        buffers = sorted(self.sets[0])
+        text = (f"def run(sets, number):\n    for _ in range(number):\n"
+                f"        for {', '.join(buffers)}, in sets:\n            {self.statement}\n")
+        namespace = dict(self.names)
+        exec(compile(text, f"<{self.name}>", "exec"), namespace)
+        self._run, self._number = namespace["run"], 1
+        self._sets = [tuple(one[name] for name in buffers) for one in self.sets]
+        self._next = 0
+
+    def once(self):
+        """The first call: compiles, allocates, warms up."""
+        self._run(self._sets, 1)
+
+    def calibrate(self):
+        started = time.perf_counter()
+        self._run(self._sets, 1)
+        took = time.perf_counter() - started
+        self.slow = took / len(self._sets)
+        self._number = max(1, int(SAMPLE / took)) if took else 1000
+
+    def sample(self):
+        if self._number == 1 and self.slow > SAMPLE:  # one set at a time, in rotation
+            sets, calls = [self._sets[self._next]], 1
+            self._next = (self._next + 1) % len(self._sets)
+        else:
+            sets, calls = self._sets, self._number * len(self._sets)
+        started = time.perf_counter()
+        self._run(sets, self._number)
+        self.seconds.append((time.perf_counter() - started) / calls)
+
+
+def race(contestants, repeats=REPEATS):
+    """Median seconds per call of each, by name."""
+    for one in contestants:
+        one.once()
+        one.calibrate()
+    slowest = sum(one.slow for one in contestants)
+    for turn in range(max(MIN_REPEATS, min(repeats, int(PATIENCE / slowest)))):
+        start = turn % len(contestants)
+        for one in contestants[start:] + contestants[:start]:
+            one.sample()
+    return {one.name: median(one.seconds) for one in contestants}
+
+
+def build_triad():
+    """The compiled triad(g, x, out, n, threads) on addresses, None where no compiler can be found."""
+    compiler = os.environ.get("CXX") or sysconfig.get_config_var("CXX") or "c++"
+    source = Path(__file__).with_name("triad.cpp")
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder, "triad.so")
+        for command in (shlex.split(compiler), ["c++"], ["g++"], ["clang++"]):
+            try:
+                subprocess.run([*command, "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC", str(source), "-o",
+                                str(library)], check=True, capture_output=True)
+            except (OSError, subprocess.CalledProcessError):
+                continue
+            function = ctypes.CDLL(str(library)).triad
+            function.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int64, ctypes.c_int]
+            function.restype = None
+            return function
+    return None
