@@ -2,18 +2,19 @@
 
     python tools/fit_coefficients.py > infiniop_cy/kernels/coefficients.h
 
-Two functions, for float and double and less precisely for float results to be rounded to 16 bits, by Chebyshev interpolation in 60-digit arithmetic (within a
-factor of about two of minimax, which the last rounding of the coefficients costs anyway):
+Two functions, for float and double and less precisely for float results to be rounded to 16 bits, by Chebyshev
+interpolation in 60-digit arithmetic (within a factor of about two of minimax, which the last rounding of the
+coefficients costs anyway):
 
   exp2_curve  ((2^r - 1) / r - ln 2) / r for |r| <= 0.56, in powers of r
   gelu_tail   with P(a) = exp(a^2/2) * erfc(a/sqrt 2)/2 - a/sqrt(2 pi), a0 > 0 its only zero, n/d the best rational
               approximation to a0 of representable numbers, Q(a) = P(a)/(d a - n):
-              (Q(a) - q) / (1 - s) for a >= 0, in powers of s = (a - k)/(a + k), with q = Q(inf).
-              Factoring the zero out keeps relative accuracy around it; 1 - s keeps it for large a.
+              (Q(a) - q) / r for a >= 0, in powers of r = k/(a + k), with q = Q(inf).
+              Factoring the zero out keeps relative accuracy around it; r keeps it for large a.
 
 And exponents of 2 for exp(-a^2/2) and for exp(-y), y = c1 a + c3 a^3 with c1 = 2 sqrt(2/pi) and c3 = 0.044715 c1, the
-argument of gelu's tanh form. A pair hi, lo is a constant to twice the precision; tanh_coarse,
-when added and subtracted, rounds to multiples of its ulp, of which tanh_exponent1_hi is one.
+argument of gelu's tanh form. A pair hi, lo is a constant to twice the precision; tanh_coarse, when added and
+subtracted, rounds to multiples of its ulp, of which tanh_exponent1_hi is one.
 """
 import mpmath as mp
 
@@ -77,7 +78,7 @@ def pair(name, value, bits):
     return (f"{name}_hi", hi), (f"{name}_lo", value - hi)
 
 
-def constants(bits, k, coarse):
+def constants(bits, coarse):
     """(name, value) for one type; bits: of its significand, coarse: the ulp that tanh_coarse rounds to."""
     numerator, denominator = rational(ZERO, 2**bits)
     yield "round_magic", 3 * mp.mpf(2) ** (bits - 2)
@@ -90,53 +91,55 @@ def constants(bits, k, coarse):
     yield from pair("tanh_exponent3", -C3 * LOG2E, bits)
     yield "gelu_zero_numerator", mp.mpf(numerator)
     yield "gelu_zero_denominator", mp.mpf(denominator)
-    yield "gelu_tail_k", k
     yield "gelu_tail_limit", -1 / mp.sqrt(2 * mp.pi) / denominator  # of P(a)/(d a - n)
 
 
 def polynomials(bits, k, a_max, exp_degree, tail_degree):
-    """(name, ascending coefficients) for one type."""
+    """(name, number or ascending coefficients) for one type."""
     _, denominator = rational(ZERO, 2**bits)
 
     def exp2_curve(r):
         return mp.log(2) ** 2 * mp.hyp1f1(1, 3, r * mp.log(2)) / 2  # free of cancellation at 0
 
-    def gelu_tail(s):
-        a = k * (1 + s) / (1 - s)
-        return (tail(a) / ((a - ZERO) * denominator) + 1 / mp.sqrt(2 * mp.pi) / denominator) / (1 - s)
+    def gelu_tail(r):
+        a = k / r - k
+        return (tail(a) / ((a - ZERO) * denominator) + 1 / mp.sqrt(2 * mp.pi) / denominator) / r
 
+    yield "gelu_tail_k", k
     yield "exp2_curve", chebyshev_monomials(exp2_curve, -REST, REST, exp_degree)
-    yield "gelu_tail", chebyshev_monomials(gelu_tail, mp.mpf(-1), (a_max - k) / (a_max + k), tail_degree)
+    yield "gelu_tail", chebyshev_monomials(gelu_tail, k / (a_max + k), mp.mpf(1), tail_degree)
 
 
 REST = mp.mpf("0.56")  # largest remainder of an exponent
-# C type, bits, k of the map, largest a with a result other than 0, ulp of the coarse slope,
-# degrees of (exp2_curve, gelu_tail) by `narrow`
-FITS = (("float", 24, mp.mpf("3.5"), 16, mp.mpf(2) ** -8, {"false": (4, 8), "true": (3, 6)}),
-        ("double", 53, mp.mpf(4), 40, mp.mpf(2) ** -20, {"false": (9, 20)}))
+# C type, bits, ulp of the coarse slope, largest a with a result other than 0 for gradients of about 1,
+# (degree of exp2_curve, k, degree of gelu_tail) by `narrow`
+FITS = (("float", 24, mp.mpf(2) ** -8, 16, {"false": (4, mp.mpf("4.5"), 7), "true": (3, mp.mpf("3.5"), 5)}),
+        ("double", 53, mp.mpf(2) ** -20, 40, {"false": (9, mp.mpf(6), 19)}))
 
 
 def main():
     print("// Written by tools/fit_coefficients.py, which says what they are. Ascending powers.\n#pragma once\n")
     print("template <class S> struct coefficients;")
     print("template <class S, bool narrow> struct polynomial_coefficients;\n")
-    for ctype, bits, k, a_max, coarse, degrees in FITS:
+    for ctype, bits, coarse, a_max, fits in FITS:
         suffix, digits = ("f", 10) if ctype == "float" else ("", 19)
 
-        def text(value, suffix=suffix, digits=digits):
-            return mp.nstr(value, digits, min_fixed=1, max_fixed=0) + suffix
+        def show(name, value, ctype=ctype, suffix=suffix, digits=digits):
+            values = [mp.nstr(v, digits, min_fixed=1, max_fixed=0) + suffix
+                      for v in (value if isinstance(value, list) else [value])]
+            if not isinstance(value, list):
+                print(f"    static constexpr {ctype} {name} = {values[0]};")
+                return
+            print(f"    static constexpr int {name}_degree = {len(values) - 1};")
+            print(f"    static constexpr {ctype} {name}[] = {{\n        " + ",\n        ".join(values) + ",\n    };")
         print(f"template <> struct coefficients<{ctype}> {{")
-        for name, value in constants(bits, k, coarse):
-            print(f"    static constexpr {ctype} {name} = {text(value)};")
+        for name, value in constants(bits, coarse):
+            show(name, value)
         print("};\n")
-        for narrow, (exp_degree, tail_degree) in degrees.items():
+        for narrow, (exp_degree, k, tail_degree) in fits.items():
             print(f"template <> struct polynomial_coefficients<{ctype}, {narrow}> {{")
-            for name, values in polynomials(bits, k, a_max, exp_degree, tail_degree):
-                print(f"    static constexpr int {name}_degree = {len(values) - 1};")
-                print(f"    static constexpr {ctype} {name}[] = {{")
-                for v in values:
-                    print(f"        {text(v)},")
-                print("    };")
+            for name, value in polynomials(bits, k, a_max, exp_degree, tail_degree):
+                show(name, value)
             print("};\n")
 
 

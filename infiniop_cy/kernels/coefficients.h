@@ -18,11 +18,11 @@ template <> struct coefficients<float> {
     static constexpr float tanh_exponent3_lo = 2.016198436e-9f;
     static constexpr float gelu_zero_numerator = 2.272129e+6f;
     static constexpr float gelu_zero_denominator = 3.022286e+6f;
-    static constexpr float gelu_tail_k = 3.5f;
     static constexpr float gelu_tail_limit = -1.320001748e-7f;
 };
 
 template <> struct polynomial_coefficients<float, false> {
+    static constexpr float gelu_tail_k = 4.5f;
     static constexpr int exp2_curve_degree = 4;
     static constexpr float exp2_curve[] = {
         2.40226507e-1f,
@@ -31,21 +31,21 @@ template <> struct polynomial_coefficients<float, false> {
         1.339347414e-3f,
         1.545542192e-4f,
     };
-    static constexpr int gelu_tail_degree = 8;
+    static constexpr int gelu_tail_degree = 7;
     static constexpr float gelu_tail[] = {
-        -2.330595312e-8f,
-        1.352594899e-8f,
-        -5.773690594e-9f,
-        1.511356754e-9f,
-        -4.201306746e-11f,
-        -1.221873085e-10f,
-        2.005313442e-11f,
-        1.179721454e-11f,
-        -3.582389386e-13f,
+        -2.206384628e-8f,
+        -1.901830314e-8f,
+        -1.740657617e-8f,
+        -6.209083636e-9f,
+        -2.41346939e-8f,
+        1.725198973e-8f,
+        -2.3110088e-8f,
+        6.632850431e-9f,
     };
 };
 
 template <> struct polynomial_coefficients<float, true> {
+    static constexpr float gelu_tail_k = 3.5f;
     static constexpr int exp2_curve_degree = 3;
     static constexpr float exp2_curve[] = {
         2.402246083e-1f,
@@ -53,15 +53,14 @@ template <> struct polynomial_coefficients<float, true> {
         9.666548464e-3f,
         1.338147841e-3f,
     };
-    static constexpr int gelu_tail_degree = 6;
+    static constexpr int gelu_tail_degree = 5;
     static constexpr float gelu_tail[] = {
-        -2.330590429e-8f,
-        1.352596197e-8f,
-        -5.775537353e-9f,
-        1.510732205e-9f,
-        -3.148484013e-11f,
-        -1.163026725e-10f,
-        4.488820348e-12f,
+        -2.839030545e-8f,
+        -2.311545135e-8f,
+        -2.119916233e-8f,
+        -2.528019882e-9f,
+        -2.071295159e-8f,
+        7.888244248e-9f,
     };
 };
 
@@ -79,11 +78,11 @@ template <> struct coefficients<double> {
     static constexpr double tanh_exponent3_lo = 5.978177400718744372e-18;
     static constexpr double gelu_zero_numerator = 2.90881491707827e+14;
     static constexpr double gelu_zero_denominator = 3.86917758651765e+14;
-    static constexpr double gelu_tail_k = 4.0;
     static constexpr double gelu_tail_limit = -1.031077719956736408e-15;
 };
 
 template <> struct polynomial_coefficients<double, false> {
+    static constexpr double gelu_tail_k = 6.0;
     static constexpr int exp2_curve_degree = 9;
     static constexpr double exp2_curve[] = {
         2.402265069591008648e-1,
@@ -97,29 +96,28 @@ template <> struct polynomial_coefficients<double, false> {
         7.075070620322878275e-9,
         4.456284923380999969e-10,
     };
-    static constexpr int gelu_tail_degree = 20;
+    static constexpr int gelu_tail_degree = 19;
     static constexpr double gelu_tail[] = {
-        -1.635204439015841559e-16,
-        1.03631673597857216e-16,
-        -5.263651367413532861e-17,
-        1.994573235901740675e-17,
-        -4.620083405310241843e-18,
-        1.727046561709411294e-21,
-        4.013295653627786949e-19,
-        -7.881322197904782516e-20,
-        -3.364281883100746999e-20,
-        1.296893381013190105e-20,
-        3.822320265602949707e-21,
-        -1.906646001495192628e-21,
-        -6.339009297537914118e-22,
-        2.683886508905442687e-22,
-        1.314639348780289709e-22,
-        -3.095679703692595491e-23,
-        -2.699400475224973383e-23,
-        1.255285910131653035e-24,
-        4.077251738819437765e-24,
-        3.49053382069824101e-25,
-        -2.27518813962921603e-25,
+        -1.291925819854828184e-16,
+        -1.167391752668673918e-16,
+        -1.027255609335134803e-16,
+        -8.774862569887852192e-17,
+        -7.251999483762968123e-17,
+        -5.742704428697983414e-17,
+        -4.50912398717669866e-17,
+        -2.606441148018766723e-17,
+        -4.109283009473245462e-17,
+        4.146560152311782263e-17,
+        -1.287576295406668589e-16,
+        2.092504015173342202e-16,
+        -2.942809449614335483e-16,
+        3.128875619544164104e-16,
+        -2.510666672758864978e-16,
+        1.458277784677262807e-16,
+        -5.52767154270632788e-17,
+        1.159005152031180279e-17,
+        -8.033979086271824505e-19,
+        -6.993261510661460646e-20,
     };
 };
 

@@ -50,11 +50,14 @@ INFINIOP_INLINE widened<bfloat16> widen(const bfloat16 *p) {
     return {{bits_as<f32v>(pairs << 16), bits_as<f32v>(pairs & 0xffff0000u)}};
 }
 
-// Rounds to nearest even; a NaN becomes quiet.
+// Rounds to nearest even, for a NaN whose lower half is 0: so are those of bfloat16, and those that arithmetic makes.
 INFINIOP_INLINE u32v bfloat16_in_upper_half(f32v v) {
-    u32v bits = bits_as<u32v>(v);
-    u32v rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
-    return select(v != v, bits | 0x400000u, rounded);
+    u32v up = bits_as<u32v>(v) + 0x8000u;
+    return select((up & 0xffffu) == 0, up & 0xfffeffffu, up);  // halfway: to even
+}
+// Any NaN; it becomes quiet.
+INFINIOP_INLINE u32v any_bfloat16_in_upper_half(f32v v) {
+    return select(v != v, bits_as<u32v>(v) | 0x400000u, bfloat16_in_upper_half(v));
 }
 
 #if defined(__AVX512F__)
@@ -98,7 +101,7 @@ INFINIOP_INLINE void narrow_vector(float *p, f32v v) { store(p, v); }
 INFINIOP_INLINE void narrow_vector(double *p, f64v v) { store(p, v); }
 INFINIOP_INLINE void narrow_vector(float16 *p, f32v v) { store(p, narrow_half(v)); }
 INFINIOP_INLINE void narrow_vector(bfloat16 *p, f32v v) {
-    store(p, __builtin_convertvector(bfloat16_in_upper_half(v) >> 16, u16v));
+    store(p, __builtin_convertvector(any_bfloat16_in_upper_half(v) >> 16, u16v));
 }
 
 template <class T> INFINIOP_INLINE compute_vector<T> narrow(parts<compute_vector<T>, 1> v) { return v.part[0]; }

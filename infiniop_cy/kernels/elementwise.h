@@ -17,7 +17,7 @@ INFINIOP_INLINE void elementwise_step(const T *g, const T *x, T *out, const Form
     auto grads = widen(g), inputs = widen(x);
     decltype(grads) results = mode == ACCUMULATE ? widen(out) : decltype(grads){};
     for (int i = 0; i < grads.count; i++) {
-        auto gradient = Formula::template gradient<sizeof(T) == 2>(grads.part[i], inputs.part[i], p);
+        auto gradient = Formula::template gradient<T>(grads.part[i], inputs.part[i], p);
         results.part[i] = mode == ACCUMULATE ? results.part[i] + gradient : gradient;
     }
     if (mode == STREAM) stream(out, narrow<T>(results));
@@ -41,7 +41,9 @@ void elementwise(const void *g_, const void *x_, void *out_, int64_t n, const Fo
     constexpr int count = register_of<T>::count;
     const T *g = (const T *)g_, *x = (const T *)x_;
     T *out = (T *)out_;
-    const FormulaParameters p = *parameters;  // out may alias it as far as the compiler knows
+    FormulaParameters p = *parameters;  // out may alias it as far as the compiler knows
+    for (double &value : p.value)
+        if (value != value) value = __builtin_nan("");  // without a payload, which narrow() relies on
     int64_t i = 0;
     if (mode == STREAM) {
         int64_t unaligned = int64_t(-(uintptr_t)out % vector_bytes / sizeof(T));

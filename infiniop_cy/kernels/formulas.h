@@ -1,8 +1,8 @@
 // The operators: each gradient written once, for every CPU and GPU.
 //
 // To add one: a struct here with its name and gradient, its name in `formulas` at the end, and its row
-// in operators.py. g is grad_output, x the forward input, p the row's numeric parameters in order; narrow where the
-// result will be rounded to 16 bits, for which the formula may leave out corrections (math.h).
+// in operators.py. g is grad_output, x the forward input, p the row's numeric parameters in order, T the type that
+// the result will be stored in (math.h says what may depend on it).
 #pragma once
 #include "math.h"
 #include "parameters.h"
@@ -21,7 +21,7 @@ template <class V> INFINIOP_INLINE V one_plus_squared(V e) { return mul_add(e, s
 // x <= 0 ? 0 : g, so that a NaN x passes g.
 struct relu_backward : formula_base {
     static constexpr const char *name = "relu_backward";
-    template <bool narrow, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+    template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         return select(x <= V{}, V{}, g);
     }
 };
@@ -31,7 +31,7 @@ struct leaky_relu_backward : formula_base {
     static constexpr const char *name = "leaky_relu_backward";
     // The sign of a result tells the sign of its input only where the slope is not negative.
     static constexpr bool accepts(const FormulaParameters &p) { return !(p.value[1] != 0 && p.value[0] < 0); }
-    template <bool narrow, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &p) {
+    template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &p) {
         return select(x > V{}, g, g * scalar<V>(p.value[0]));
     }
 };
@@ -40,21 +40,20 @@ struct leaky_relu_backward : formula_base {
 // 1 - t for x > 0; t = exp(-a^2/2) * scaled_gelu_tail(a), so that nothing cancels.
 struct gelu_backward : formula_base {
     static constexpr const char *name = "gelu_backward";
-    template <bool narrow, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+    template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
         typedef constants<V> C;
         V a = at_most(absolute(x), sizeof(S) == 4 ? S(20) : S(56));  // beyond it t*g is 0 for every g
         double_word<V> square = exact_product(a, a);
         split_exponent<V> exponent = split_product(square.hi, splat<V>(C::gelu_exponent_hi));
-        if constexpr (!narrow) {
+        if constexpr (!is_narrow<T>) {
             exponent.rest = mul_add(square.lo, splat<V>(C::gelu_exponent_hi), exponent.rest);
             exponent.rest = mul_add(square.hi, splat<V>(C::gelu_exponent_lo), exponent.rest);
         }
-        power<V> w = exp2<narrow>(exponent);
-        factors<V> tail = scaled_gelu_tail<narrow>(a);
-        double_word<V> product = exact_product(tail.zero, tail.quotient);
-        V t = narrow ? w.times(product.hi) : select(x == V{}, splat<V>(S(0.5)), w.times(product));  // g/2 exactly
-        return select(x > V{}, g * (S(1) - t), w.finish(t * g));
+        power<T, V> w = exp2<T>(exponent);
+        double_word<V> tail = scaled_gelu_tail<T>(a);
+        V t = is_narrow<T> ? w.times(tail.hi) : select(x == V{}, splat<V>(S(0.5)), w.times(tail));  // g/2 exactly
+        return w.side(x, t, g);
     }
 };
 
@@ -62,14 +61,14 @@ struct gelu_backward : formula_base {
 // t = e (1 + e - a y'(a)) / (1 + e)^2 it is t for x <= 0 and 1 - t for x > 0.
 struct gelu_tanh_backward : formula_base {
     static constexpr const char *name = "gelu_tanh_backward";
-    template <bool narrow, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+    template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
         typedef constants<V> C;
         V a = at_most(absolute(x), sizeof(S) == 4 ? S(14) : S(28));  // beyond it t*g is 0 for every g
         double_word<V> square = exact_product(a, a);
         split_exponent<V> exponent;
         V large_slope, small_slope;  // of -y, in powers of two
-        if constexpr (narrow) {
+        if constexpr (is_narrow<T>) {
             exponent = split_product(a, mul_add(square.hi, splat<V>(C::tanh_exponent3_hi),
                                                 splat<V>(C::tanh_exponent1_hi + C::tanh_exponent1_lo)));
             large_slope = splat<V>(C::tanh_exponent1_hi);
@@ -87,29 +86,31 @@ struct gelu_tanh_backward : formula_base {
             large_slope = mul_add(coarse, splat<V>(3), splat<V>(-2 * C::tanh_exponent1_hi));
             small_slope = mul_add(fine, splat<V>(3), splat<V>(-2 * C::tanh_exponent1_lo));
         }
-        power<V> e = exp2<narrow>(exponent);
+        power<T, V> e = exp2<T>(exponent);
         // (1 + e - a y') / (1 + e)^2, both sides times log2(e). The large terms cancel around the zero at 0.7525.
         V value = e.value(), scaled = mul_add(value, splat<V>(C::log2e_hi), splat<V>(C::log2e_lo));
         V large = product_minus(a, large_slope, splat<V>(-C::log2e_hi)), small = mul_add(a, small_slope, scaled);
-        V bracket = large + small;
-        V denominator = mul_add(scaled, S(2) + value, splat<V>(C::log2e_hi));
-        V reciprocal = mul_add(value, splat<V>(-C::ln2), splat<V>(C::ln2));  // of denominator, as lo needs it
-        double_word<V> tail = {bracket / denominator, (small - (bracket - large)) * reciprocal};
-        V t = narrow ? e.times(tail.hi) : e.times(tail);
-        return select(x > V{}, g * (S(1) - t), e.finish(t * g));
+        V bracket = large + small, denominator = mul_add(scaled, S(2) + value, splat<V>(C::log2e_hi));
+        V quotient = bracket / denominator;
+        if constexpr (is_narrow<T>) return e.side(x, value * quotient, g);
+        // What the quotient lacks, by the roundings of the division and of bracket; reciprocal is within 10 %.
+        V rest = mul_add_once(-quotient, denominator, bracket) + (small - (bracket - large));
+        V reciprocal = mul_add(value, splat<V>(S(0.62) * C::ln2), splat<V>(S(-1.37) * C::ln2));
+        reciprocal = mul_add(value, reciprocal, splat<V>(C::ln2));
+        return e.side(x, e.times({quotient, rest * reciprocal}), g);
     }
 };
 
 // g s (1 - s), s = sigma(x), as e/(1 + e)^2 with e = exp(-|x|): no cancellation, no early 0.
 struct sigmoid_backward : formula_base {
     static constexpr const char *name = "sigmoid_backward";
-    template <bool narrow, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+    template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
         typedef constants<V> C;
         V a = at_most(absolute(x), sizeof(S) == 4 ? S(200) : S(1480));  // beyond it the result is 0 for every g
         split_exponent<V> exponent = split_product(a, splat<V>(-C::log2e_hi));
-        if constexpr (!narrow) exponent.rest = mul_add(a, splat<V>(-C::log2e_lo), exponent.rest);
-        power<V> e = exp2<narrow>(exponent);
+        if constexpr (!is_narrow<T>) exponent.rest = mul_add(a, splat<V>(-C::log2e_lo), exponent.rest);
+        power<T, V> e = exp2<T>(exponent);
         V value = e.value();
         return e.finish(value / one_plus_squared(value) * g);
     }

@@ -1,15 +1,18 @@
-// Elementary functions for the formulas. Double-word arithmetic (hi + lo) carries exponents whose rounding alone would
-// cost tens of ulp in the tails, and what else it takes to stay within 4 ulp. Where the result is `narrow`, about to be
-// rounded to 16 bits, the low words are left out: they would change nothing.
+// Elementary functions for the formulas. T is the type that the result will be stored in. Double-word arithmetic (hi + lo)
+// carries exponents whose rounding alone would cost tens of ulp in the tails, and what else it takes to stay within
+// 4 ulp. Where T is narrow, of 16 bits, the low words are left out: they would change nothing.
 #pragma once
 #include "coefficients.h"
-#include "simd.h"
+#include "dtype.h"
 
 namespace INFINIOP_ISA {
 namespace {
 
 template <class V> using constants = coefficients<scalar<V>>;
-template <class V, bool narrow> using polynomials = polynomial_coefficients<scalar<V>, narrow>;
+template <class T> inline constexpr bool is_narrow = sizeof(T) == 2;
+// Every product of a float16 and what a float32 cannot hold is 0 in float16.
+template <class T> inline constexpr bool wide_range = true;
+template <> inline constexpr bool wide_range<float16> = false;
 
 // A value as an unevaluated sum; |lo| is at most half an ulp of hi.
 template <class V> struct double_word { V hi, lo; };
@@ -48,8 +51,8 @@ template <class V> INFINIOP_INLINE V product_minus(V a, V b, V c) { return mul_a
             else return mul_add(name##_from<V, C, i + 1>::at(x), x, splat<V>(c));            \
         }                                                                                    \
     };                                                                                       \
-    template <bool narrow, class V> INFINIOP_INLINE V name(V x) {                            \
-        return name##_from<V, polynomials<V, narrow>, 0>::at(x);                             \
+    template <class T, class V> INFINIOP_INLINE V name(V x) {                                \
+        return name##_from<V, polynomial_coefficients<scalar<V>, is_narrow<T>>, 0>::at(x);      \
     }
 INFINIOP_POLYNOMIAL(exp2_curve)
 INFINIOP_POLYNOMIAL(gelu_tail)
@@ -64,32 +67,44 @@ template <class V> INFINIOP_INLINE split_exponent<V> split_product(V a, V b) {
 
 // 2^(n + rest) as (1 + more) * 2^first * 2^left. left is 0 unless the power is nothing beside 1: a product of it with
 // a huge gradient so loses no bits to subnormals on the way.
-template <class V> struct power {
+template <class T, class V> struct power {
     V more, first, left;
 
     INFINIOP_INLINE V value() const { return scale(scalar<V>(1) + more, first); }
     // The power times v, without `left`.
     INFINIOP_INLINE V times(V v) const { return scale(mul_add(more, v, v), first); }
     INFINIOP_INLINE V times(double_word<V> v) const { return scale(v.hi + mul_add_once(more, v.hi, v.lo), first); }
-    INFINIOP_INLINE V finish(V product) const { return scale(product, left); }
+    INFINIOP_INLINE V finish(V product) const {
+        if constexpr (wide_range<T>) return scale(product, left);
+        else return product;
+    }
+    // The two sides of a gelu: g * (1 - t) for x > 0, else g * t, where t lacks `left`.
+    INFINIOP_INLINE V side(V x, V t, V g) const {
+        V other = scalar<V>(1) - t;
+        if constexpr (wide_range<T>) return select(x > V{}, g * other, finish(t * g));
+        else return g * select(x > V{}, other, t);
+    }
 };
-template <bool narrow, class V> INFINIOP_INLINE power<V> exp2(split_exponent<V> e) {
+template <class T, class V> INFINIOP_INLINE power<T, V> exp2(split_exponent<V> e) {
     constexpr scalar<V> lowest = sizeof(scalar<V>) == 4 ? -64 : -512;
-    V first = at_least(e.n, lowest);
-    V more;
-    if constexpr (narrow) more = e.rest * mul_add(e.rest, exp2_curve<narrow>(e.rest), splat<V>(constants<V>::ln2));
-    else more = mul_add_once(e.rest, splat<V>(constants<V>::ln2), e.rest * e.rest * exp2_curve<narrow>(e.rest));
+    V more, first = e.n;
+    if constexpr (wide_range<T>) first = at_least(e.n, lowest);
+    if constexpr (is_narrow<T>) more = e.rest * mul_add(e.rest, exp2_curve<T>(e.rest), splat<V>(constants<V>::ln2));
+    else more = mul_add_once(e.rest, splat<V>(constants<V>::ln2), e.rest * e.rest * exp2_curve<T>(e.rest));
     return {more, first, e.n - first};
 }
 
-// (1 - Phi(a) - a phi(a)) exp(a^2/2) for a >= 0 as zero * quotient. The zero at 0.7518 is that of a rational number,
-// which is near enough for full relative accuracy around it.
-template <class V> struct factors { V zero, quotient; };
-template <bool narrow, class V> INFINIOP_INLINE factors<V> scaled_gelu_tail(V a) {
+// (1 - Phi(a) - a phi(a)) exp(a^2/2) for a >= 0. Its zero at 0.7518 is factored out, as that of a rational number, which
+// is near enough for full relative accuracy around it.
+template <class T, class V> INFINIOP_INLINE double_word<V> scaled_gelu_tail(V a) {
     typedef constants<V> C;
-    V s = (a - C::gelu_tail_k) / (a + C::gelu_tail_k);
-    return {product_minus(a, splat<V>(C::gelu_zero_denominator), splat<V>(C::gelu_zero_numerator)),
-            mul_add_once(scalar<V>(1) - s, gelu_tail<narrow>(s), splat<V>(C::gelu_tail_limit))};
+    constexpr scalar<V> k = polynomial_coefficients<scalar<V>, is_narrow<T>>::gelu_tail_k;
+    V zero = product_minus(a, splat<V>(C::gelu_zero_denominator), splat<V>(C::gelu_zero_numerator));
+    V r = splat<V>(k) / (a + k), p = gelu_tail<T>(r), limit = splat<V>(C::gelu_tail_limit);
+    V quotient = mul_add_once(r, p, limit);
+    if constexpr (is_narrow<T>) return {zero * quotient, V{}};
+    double_word<V> product = exact_product(zero, quotient);
+    return {product.hi, mul_add(zero, mul_add_once(r, p, limit - quotient), product.lo)};
 }
 
 }  // namespace
