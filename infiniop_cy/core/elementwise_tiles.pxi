@@ -47,7 +47,7 @@ cdef int64_t tile_count(const ElementwisePlan *plan) noexcept nogil:
 
 
 cdef void run_tile(const ElementwisePlan *plan, ElementwiseKernel kernel, char **data, int64_t tile) noexcept nogil:
-    cdef double buffer[OPERANDS][TILE_DOUBLES]  # doubles: aligned, and large enough for any dtype
+    cdef double buffer[OPERANDS][TILE_DOUBLES]  # doubles: aligned
     cdef char *block[OPERANDS]
     cdef int64_t pitch[OPERANDS]  # bytes from row to row
     cdef int64_t item = itemsize_of(plan.dtype), rows = 0, columns = 0, start, r

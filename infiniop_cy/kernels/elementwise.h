@@ -12,6 +12,10 @@ namespace {
 // that a hardware prefetcher has it already. 1 to 4 kB measured alike; without, 16-bit gelu took 1.4 times as long.
 enum { PREFETCH_BYTES = 2048 };
 
+// Registers from which it pays to start with a part of one, so that the rest of out is aligned: stores across cache
+// lines cost 3 to 10 %.
+enum { ALIGN_FROM = 64 };
+
 template <class Formula, class T, Store mode>
 INFINIOP_INLINE void elementwise_step(const T *g, const T *x, T *out, const FormulaParameters &p) {
     auto grads = widen(g), inputs = widen(x);
@@ -45,7 +49,7 @@ void elementwise(const void *g_, const void *x_, void *out_, int64_t n, const Fo
     for (double &value : p.value)
         if (value != value) value = __builtin_nan("");  // without a payload, which narrow() relies on
     int64_t i = 0;
-    if (mode == STREAM) {
+    if (mode == STREAM || n >= ALIGN_FROM * count) {
         int64_t unaligned = int64_t(-(uintptr_t)out % vector_bytes / sizeof(T));
         i = unaligned < n ? unaligned : n;
         if (i) elementwise_part<Formula, T, mode>(g, x, out, i, p);
