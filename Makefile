@@ -14,7 +14,7 @@ SOURCES := setup.py pyproject.toml infiniop_cy/operators.py infiniop_cy/capi/ren
 # What else changes the compiled module: another value of any of these builds it again.
 SETTINGS := $(foreach name,CC CXX CFLAGS INFINIOP_CY_OPENMP INFINIOP_CY_DEBUG INFINIOP_CY_SANITIZE,$(name)=$($(name)))
 
-.PHONY: help test demo lint clean FORCE
+.PHONY: help test demo bench lint clean FORCE
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile
@@ -24,6 +24,9 @@ test: $(VENV)/test.stamp  ## build, then run the tests; ARGS='...' goes to pytes
 
 demo: $(VENV)/demo.stamp  ## build, then train a small network on handwritten digits with these gradients
 	$(RUN) examples/train_digits.py $(ARGS)
+
+bench: $(VENV)/bench.stamp  ## build, then measure every operator beside torch, NumPy and memory itself
+	$(RUN) benchmarks/bench.py $(ARGS)
 
 lint: $(VENV)/lint.stamp  ## ruff, mypy, and the stubs against what they describe
 	$(RUN) -m ruff check .

@@ -25,6 +25,7 @@ from targets import ALLOCATING_FROM, ALLOCATING_TARGET, TRIAD_FROM, TRIAD_TARGET
 SIZES = (64, 1024, 4096, 10**6, 32 * 10**6)
 IMAGES = (32, 64, 56, 56)
 NUMPY_UP_TO = 10**6      # elements; beyond, its temporaries take seconds
+SERIAL_UP_TO = 32768     # elements that this library leaves to one thread
 TRIAD_ABOVE = 10**6      # elements from which a row is measured against memory
 SETS = {64: 8, 1024: 8, 4096: 8, 10**6: 4, 32 * 10**6: 2}  # buffers in rotation
 
@@ -194,7 +195,7 @@ def contestants(case, row, sets, wanted, triad):
             yield Contestant("torch", with_out, names, tensors)
             if contiguous:
                 yield Contestant("torch new", allocating, names, [{"g": t["g"], "x": t["x"]} for t in tensors])
-    if "numpy" in wanted and size <= NUMPY_UP_TO and row.threads == 1:
+    if "numpy" in wanted and size <= NUMPY_UP_TO and (row.threads == 1 or size <= SERIAL_UP_TO):
         found = peers.numpy_statement(case)
         if found:
             yield Contestant("numpy", found[1], found[0], inputs)
@@ -210,9 +211,10 @@ def contestants(case, row, sets, wanted, triad):
 
 def measure(options, rows_of):
     """Rows with their times, one after the other."""
-    import infiniop_cy as iop
     from timing import build_triad, race
-    triad = build_triad()
+
+    import infiniop_cy as iop
+    triad, wanted = build_triad(), options.peer.split(",")
     for (dtype, layout, shape), threads in rows_of:
         sets = list(buffers(dtype, layout, shape, SETS.get(prod(shape), 3)))
         for case in cases(options):
@@ -222,16 +224,16 @@ def measure(options, rows_of):
                 row = Row(str(case), dtype, layout, shape, count)
                 row.target = target(row.case, dtype, layout, prod(shape), count, options.isa)
                 with iop.threads(count):
-                    row.seconds = race(list(drop_refusals(contestants(case, row, sets, options.peer.split(","), triad))))
+                    row.seconds = race(list(drop_refusals(contestants(case, row, sets, wanted, triad))))
                 yield row
 
 
 def drop_refusals(found):
-    """Not every peer takes every layout."""
+    """Not every peer takes every layout and dtype."""
     for one in found:
         try:
             one.once()
-        except RuntimeError as error:
+        except (RuntimeError, TypeError) as error:
             print(f"    {one.name}: {str(error).splitlines()[0][:90]}")
         else:
             yield one
@@ -246,7 +248,8 @@ def plan(options):
     for dtype in selected(options, DTYPES, options.dtype):
         if not options.layout or options.layout == "contiguous":
             for shape in shapes or [(n,) for n in SIZES]:
-                yield (dtype, "contiguous", shape), [n for n in threads if options.threads or prod(shape) > 32768 or n > 1]
+                serial = prod(shape) <= SERIAL_UP_TO and not options.threads
+                yield (dtype, "contiguous", shape), threads[:1] if serial else threads
     for layout in LAYOUT_ROWS if not options.layout else [name for name in LAYOUT_ROWS if name == options.layout]:
         for dtype in selected(options, DTYPES if options.dtype else LAYOUT_DTYPES, options.dtype):
             for shape in shapes or [IMAGES]:

@@ -14,7 +14,7 @@ def cell(value, form):
 
 
 def print_header():
-    print("Ratios are a peer's median over ours: more than 1 is in our favour. torch: both with out=; new: both allocating.")
+    print("Ratios: a peer's median over ours, more than 1 in our favour. torch: both with out=; new: both without.")
     print(COLUMNS)
 
 
@@ -65,10 +65,11 @@ def page(rows, record, picture):
         f"{record['date']}, {facts['cpu']}, {facts['cores']} cores, {facts['compiler']}, kernels for {facts['isa']}, "
         f"Python {facts['python']}, NumPy {facts['numpy']}"
         + (f", torch {facts['torch']} ({facts['torch isa']})" if "torch" in facts else "") + ".", "",
-        "Medians of at least 20 interleaved runs in one process over rotating buffers of random numbers, each row checked",
-        "against float64 before it is timed. **torch** is its median over ours, both with `out=`; **new** the same with both",
-        "allocating; **triad** our share of the rate at which `out = g + 3 x` with streaming stores moves as many bytes.",
-        "More is better everywhere.", "", f"![ratios]({picture})", ""]
+        "Medians of at least 20 interleaved runs in one process over rotating buffers of random numbers, each row",
+        "checked against float64 before it is timed. **torch** is its median over ours, both with `out=`; **new** the",
+        "same with both allocating; **triad** our share of the rate at which `out = g + 3 x` with streaming stores moves",
+        "as many bytes. More is better everywhere; a bold ratio is short of its target.", "",
+        f"![ratios]({picture})", ""]
     groups = defaultdict(list)
     for row in rows:
         groups[row.layout == "contiguous", row.threads].append(row)
@@ -76,7 +77,8 @@ def page(rows, record, picture):
         what = "Contiguous arrays" if contiguous else "Layouts of (32, 64, 56, 56)"
         lines += [f"## {what}, {threads} thread{'s' * (threads > 1)}", "",
                   "| operator | dtype | " + ("elements" if contiguous else "layout")
-                  + " | µs | GB/s | triad | torch | target | new | NumPy |", "|---|---|---|--:|--:|--:|--:|--:|--:|--:|"]
+                  + " | µs | GB/s | triad | torch | target | new | NumPy |",
+                  "|---|---|---|--:|--:|--:|--:|--:|--:|--:|"]
         for row in group:
             ours = row.seconds["ours"]
             bold = "**" if row.problems else ""
@@ -106,8 +108,8 @@ def plot(rows, path):
     labels = [f"{row.case} {row.dtype} {short_size(prod(row.shape))}" for row in compared]
     colours = ["tab:red" if row.problems else "tab:green" for row in compared]
     left.barh(labels, [row.ratio("torch") for row in compared], color=colours)
-    left.scatter([row.target for row in compared if row.target],
-                 [label for label, row in zip(labels, compared) if row.target], color="black", marker="|", label="target")
+    held = [(row.target, label) for row, label in zip(compared, labels) if row.target]
+    left.scatter(*zip(*held) if held else ((), ()), color="black", marker="|", label="target")
     left.axvline(1, color="grey")
     left.set(xscale="log", title=f"torch / ours, out=, {most} threads")
     left.invert_yaxis()

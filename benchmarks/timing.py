@@ -1,4 +1,4 @@
-"""Timing several ways to do the same thing so that what disturbs one disturbs the others: interleaved, in one process."""
+"""Timing several ways to do the same thing interleaved, in one process: what disturbs one disturbs the others."""
 import ctypes
 import os
 import shlex

@@ -2,8 +2,17 @@
 import numpy as np
 import pytest
 
-from infiniop_cy.testing import (CASES, DTYPES, LAYOUTS, SHAPES, arrange, gradient_errors, random_values, same_bits,
-                                 ulp_of)
+from infiniop_cy.testing import (
+    CASES,
+    DTYPES,
+    LAYOUTS,
+    SHAPES,
+    arrange,
+    gradient_errors,
+    random_values,
+    same_bits,
+    ulp_of,
+)
 from infiniop_cy.testing.reference import TOLERANCES
 
 REFERENCED = 24  # elements per case compared with the 50-digit reference

@@ -105,12 +105,7 @@ struct gelu_tanh_backward : formula_base {
 struct sigmoid_backward : formula_base {
     static constexpr const char *name = "sigmoid_backward";
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
-        typedef scalar<V> S;
-        typedef constants<V> C;
-        V a = at_most(absolute(x), sizeof(S) == 4 ? S(200) : S(1480));  // beyond it the result is 0 for every g
-        split_exponent<V> exponent = split_product(a, splat<V>(-C::log2e_hi));
-        if constexpr (!is_narrow<T>) exponent.rest = mul_add(a, splat<V>(-C::log2e_lo), exponent.rest);
-        power<T, V> e = exp2<T>(exponent);
+        power<T, V> e = exp_of_minus<T>(absolute(x));
         V value = e.value();
         return e.finish(value / one_plus_squared(value) * g);
     }
