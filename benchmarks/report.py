@@ -67,8 +67,8 @@ def page(rows, record, picture):
         + (f", torch {facts['torch']} ({facts['torch isa']})" if "torch" in facts else "") + ".", "",
         "Medians of at least 20 interleaved runs in one process over rotating buffers of random numbers, each row",
         "checked against float64 before it is timed. **torch** is its median over ours, both with `out=`; **new** the",
-        "same with both allocating; **triad** our share of the rate at which `out = g + 3 x` with streaming stores moves",
-        "as many bytes. More is better everywhere; a bold ratio is short of its target.", "",
+        "same with both allocating; **triad** our share of the rate at which `out = g + 3 x` with streaming stores",
+        "moves as many bytes. More is better everywhere; a bold ratio is short of its target.", "",
         f"![ratios]({picture})", ""]
     groups = defaultdict(list)
     for row in rows:
