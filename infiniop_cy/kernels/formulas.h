@@ -105,7 +105,7 @@ struct gelu_tanh_backward : formula_base {
 struct sigmoid_backward : formula_base {
     static constexpr const char *name = "sigmoid_backward";
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
-        power<T, V> e = exp_of_minus<T>(absolute(x));
+        power<T, V> e = exp_of_minus<T>(at_most(absolute(x), exp_vanishes<V>));
         V value = e.value();
         return e.finish(value / one_plus_squared(value) * g);
     }

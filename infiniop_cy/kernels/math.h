@@ -94,10 +94,10 @@ template <class T, class V> INFINIOP_INLINE power<T, V> exp2(split_exponent<V> e
     return {more, first, e.n - first};
 }
 
-// exp(-a) for a >= 0, so small at the bound that its product with anything is 0.
+// exp(-a) for a from 0 to where its product with anything is 0.
+template <class V> inline constexpr scalar<V> exp_vanishes = sizeof(scalar<V>) == 4 ? 200 : 1480;
 template <class T, class V> INFINIOP_INLINE power<T, V> exp_of_minus(V a) {
     typedef constants<V> C;
-    a = at_most(a, sizeof(scalar<V>) == 4 ? scalar<V>(200) : scalar<V>(1480));
     split_exponent<V> exponent = split_product(a, splat<V>(-C::log2e_hi));
     if constexpr (!is_narrow<T>) exponent.rest = mul_add(a, splat<V>(-C::log2e_lo), exponent.rest);
     return exp2<T>(exponent);
