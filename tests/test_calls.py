@@ -53,6 +53,15 @@ def test_keywords_are_compared_by_value(rng):
                      iop.gelu_backward(g, x, approximate="tanh"))
 
 
+def test_a_subclass_may_define_call():
+    class Doubled(type(iop.relu_backward)):
+        def __call__(self, g, x):
+            return 2 * super().__call__(g, x)
+
+    g = np.ones(3, np.float32)
+    assert Doubled(iop.relu_backward.row)(g, g).tolist() == [2, 2, 2]
+
+
 @pytest.mark.parametrize(("arguments", "keywords", "exception"), [
     ((), {}, ValueError), ((1,), {}, ValueError), ((1, 2, 3, 4), {}, TypeError), ((1, 2), {"no_such": 1}, TypeError),
     ((1, 2, 0.1), {"negative_slope": 0.1}, TypeError), ((1, 2), {"input": 3}, TypeError),

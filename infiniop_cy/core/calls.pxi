@@ -11,7 +11,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_CheckExact
 
 cdef extern from "vectorcall.h":
-    void install_vectorcall(PyTypeObject *type, Py_ssize_t offset)
+    void install_vectorcall(PyTypeObject *type, const PyTypeObject *base, Py_ssize_t offset)
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t nargsf)
@@ -51,7 +51,8 @@ cdef class ElementwiseCall:
 
     def __cinit__(self, *args, **kwargs):
         self._vectorcall = call_elementwise
-        install_vectorcall(Py_TYPE(self), <char *>&self._vectorcall - <char *><PyObject *>self)
+        install_vectorcall(Py_TYPE(self), <PyTypeObject *>ElementwiseCall,
+                           <char *>&self._vectorcall - <char *><PyObject *>self)
 
     def __init__(self, int formula, tuple values, bint promotes, bint quick, tuple parameters, int positional):
         self._quick = quick

@@ -3,8 +3,9 @@
 #pragma once
 #include <Python.h>
 
-static inline void install_vectorcall(PyTypeObject *type, Py_ssize_t offset) {
-    if (type->tp_vectorcall_offset == offset && (type->tp_flags & Py_TPFLAGS_HAVE_VECTORCALL)) return;
+// Not for one that defines __call__ itself.
+static inline void install_vectorcall(PyTypeObject *type, const PyTypeObject *base, Py_ssize_t offset) {
+    if (type->tp_call != base->tp_call || (type->tp_flags & Py_TPFLAGS_HAVE_VECTORCALL)) return;
     type->tp_vectorcall_offset = offset;
     type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
     PyType_Modified(type);
