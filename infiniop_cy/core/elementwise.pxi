@@ -14,11 +14,12 @@ cdef enum:
     BLOCK_DOUBLES = BLOCK_BYTES // 8
     LONG_ROW = 256       # contiguous elements from which a kernel is called without gathering a block
     CHUNK = 4096         # elements per task
-    # Elements; below, one thread. With OpenMP's threads awake two are even at 16,384 (relu) and 1.5 times as fast (gelu),
-    # at 32,768 they are 1.1 and 1.7 times as fast; waking them takes longer than either.
+    # Elements; below, one thread. With OpenMP's threads awake, two are 0.9 to 1.5 times as fast at 16,384 elements (relu,
+    # gelu) and 1.05 to 1.7 times at 32,768.
     PARALLEL_FROM = 32768
-    # Bytes of output from which it goes past the caches, on a Xeon with 2 MB of L2 per core: 1.2 to 1.9 times as fast
-    # from there, even where the next call reads the output; slower below, and 1.2 to 1.6 times slower in place.
+    # Bytes of output from which it goes past the caches, on a Xeon with 2 MB of L2 per core: 0.95 to 1.7 times as fast at
+    # 1 MB and 1.2 to 2 times from 2 MB on, even where the next call reads the output (0.8 to 1.2 times at half of it);
+    # where the output is an input, 0.6 to 1 times at any size.
     STREAM_FROM = 1048576
 
 
