@@ -14,10 +14,10 @@ SOURCES := setup.py pyproject.toml infiniop_cy/operators.py infiniop_cy/capi/ren
 # What else changes the compiled module: another value of any of these builds it again.
 SETTINGS := $(foreach name,CC CXX CFLAGS INFINIOP_CY_OPENMP INFINIOP_CY_DEBUG INFINIOP_CY_SANITIZE,$(name)=$($(name)))
 
-.PHONY: help test demo bench lint clean FORCE
+.PHONY: help test demo bench bench-conv lint clean FORCE
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile
 
 test: $(VENV)/test.stamp  ## build, then run the tests; ARGS='...' goes to pytest
 	$(RUN) -m pytest $(ARGS)
@@ -27,6 +27,9 @@ demo: $(VENV)/demo.stamp  ## build, then train a small network on handwritten di
 
 bench: $(VENV)/bench.stamp  ## build, then measure every operator beside torch, NumPy and memory itself
 	$(RUN) benchmarks/bench.py $(ARGS)
+
+bench-conv: $(VENV)/bench.stamp  ## the same for convolutions (ARGS='--family all' for whole networks)
+	$(RUN) benchmarks/conv.py $(ARGS)
 
 lint: $(VENV)/lint.stamp  ## ruff, mypy, and the stubs against what they describe
 	$(RUN) -m ruff check .

@@ -212,10 +212,10 @@ def contestants(case, row, sets, wanted, triad):
 
 def measure(options, rows_of):
     """Rows with their times, one after the other."""
-    from timing import build_triad, race
+    from timing import race, triad
 
     import infiniop_cy as iop
-    triad, wanted = build_triad(), options.peer.split(",")
+    wanted = options.peer.split(",")
     for (dtype, layout, shape), threads in rows_of:
         sets = list(buffers(dtype, layout, shape, SETS.get(prod(shape), 3)))
         for case in cases(options):
@@ -225,7 +225,7 @@ def measure(options, rows_of):
                 row = Row(str(case), dtype, layout, shape, count, isa_forced=bool(options.isa))
                 row.target = target(row.case, dtype, layout, prod(shape), count, options.isa)
                 with iop.threads(count):
-                    row.seconds = race(list(drop_refusals(contestants(case, row, sets, wanted, triad))))
+                    row.seconds = race(list(drop_refusals(contestants(case, row, sets, wanted, triad()))))
                 yield row
 
 

@@ -7,6 +7,7 @@ import sysconfig
 import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -71,20 +72,41 @@ def race(contestants, repeats=REPEATS):
     return {one.name: median(one.seconds) for one in contestants}
 
 
-def build_triad():
-    """The compiled triad(g, x, out, n, threads) on addresses, None where no compiler can be found."""
+@cache
+def ceilings():
+    """The library compiled from ceilings.cpp, None where no compiler can be found."""
     compiler = os.environ.get("CXX") or sysconfig.get_config_var("CXX") or "c++"
-    source = Path(__file__).with_name("triad.cpp")
+    source = Path(__file__).with_name("ceilings.cpp")
     with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder, "triad.so")
+        library = Path(folder, "ceilings.so")
         for command in (shlex.split(compiler), ["c++"], ["g++"], ["clang++"]):
             try:
                 subprocess.run([*command, "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC", str(source), "-o",
                                 str(library)], check=True, capture_output=True)
             except (OSError, subprocess.CalledProcessError):
                 continue
-            function = ctypes.CDLL(str(library)).triad
-            function.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int64, ctypes.c_int]
-            function.restype = None
-            return function
+            loaded = ctypes.CDLL(str(library))
+            loaded.triad.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int64, ctypes.c_int]
+            loaded.triad.restype = None
+            for function in (loaded.multiply_add_float, loaded.multiply_add_double):
+                function.argtypes, function.restype = [ctypes.c_int64, ctypes.c_int], ctypes.c_double
+            return loaded
     return None
+
+
+def triad():
+    """triad(g, x, out, n, threads) on addresses, None without a compiler."""
+    return ceilings().triad if ceilings() else None
+
+
+def fma_peak(threads, double=False):
+    """Floating-point operations per second that so many threads reach now; None without a compiler."""
+    if not ceilings():
+        return None
+    function = ceilings().multiply_add_double if double else ceilings().multiply_add_float
+    rates = []
+    for _ in range(9):
+        started = time.perf_counter()
+        done = function(200_000, threads)
+        rates.append(done / (time.perf_counter() - started))
+    return median(rates)

@@ -12,8 +12,8 @@ from infiniop_cy.testing import CASES
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
-def run(*arguments):
-    return subprocess.run([sys.executable, str(FOLDER / "bench.py"), *arguments], capture_output=True, text=True)
+def run(*arguments, script="bench.py"):
+    return subprocess.run([sys.executable, str(FOLDER / script), *arguments], capture_output=True, text=True)
 
 
 def test_rows_table_and_json(tmp_path):
@@ -53,3 +53,22 @@ def test_no_row_fits():
     done = run("--op", "no such operator", "--peer", "numpy")
     assert done.returncode != 0
     assert "no row fits" in done.stderr
+
+
+def test_convolutions(tmp_path):
+    done = run("--shape", "1024 k5", "--part", "all,grad_bias", "--peer", "none", "--threads", "1",
+               "--json", str(tmp_path / "rows.json"), script="conv.py")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
+    assert [row["part"] for row in rows] == ["all", "grad_bias"]
+    assert all(set(row["seconds"]) == {"ours"} for row in rows)
+
+
+def test_convolution_shapes_have_distinct_names_and_pixels(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from conv import TARGETS
+    from conv_shapes import FAMILIES
+    for family, cases in FAMILIES.items():
+        assert len({case.name for case in cases}) == len(cases), family
+        assert all(min(case.out_size) > 0 for case in cases)
+    assert set(TARGETS) == {case.name for case in FAMILIES["typical"]}
