@@ -112,7 +112,7 @@ def parse_shape(text):
     return tuple(int(float(n)) for n in text.split("x"))
 
 
-def selected(options, names, which):
+def selected(names, which):
     return [name for name in names if not which or name in which.split(",")]
 
 
@@ -246,13 +246,13 @@ def plan(options):
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     threads = [int(n) for n in options.threads.split(",")] if options.threads else sorted({cores, 1}, reverse=True)
     shapes = [parse_shape(text) for text in options.shape.split(",")] if options.shape else None
-    for dtype in selected(options, DTYPES, options.dtype):
+    for dtype in selected(DTYPES, options.dtype):
         if not options.layout or options.layout == "contiguous":
             for shape in shapes or [(n,) for n in SIZES]:
                 serial = prod(shape) <= SERIAL_UP_TO and not options.threads
                 yield (dtype, "contiguous", shape), threads[:1] if serial else threads
     for layout in LAYOUT_ROWS if not options.layout else [name for name in LAYOUT_ROWS if name == options.layout]:
-        for dtype in selected(options, DTYPES if options.dtype else LAYOUT_DTYPES, options.dtype):
+        for dtype in selected(DTYPES if options.dtype else LAYOUT_DTYPES, options.dtype):
             for shape in shapes or [IMAGES]:
                 if len(shape) == 4:
                     yield (dtype, layout, shape), [max(threads)]

@@ -219,3 +219,14 @@ def test_conv_create_errors(exception, given, handle):
     iop.ConvBackwardDescriptor(handle, **arguments).destroy()
     with pytest.raises(exception, match="conv_backward: "):
         iop.ConvBackwardDescriptor(handle, **(arguments | given))
+
+
+def test_a_large_output_at_an_odd_address(rng):
+    """Plain addresses need not be multiples of the itemsize, not even where the output is streamed."""
+    n = 600_000
+    storage = np.zeros(4 * n + 1, np.uint8)
+    g, x = rng.normal(size=(2, n)).astype(np.float32)
+    tensor = iop.TensorDescriptor((n,), "float32")
+    with iop.Handle("cpu") as handle, iop.ReluBackwardDescriptor(handle, tensor, tensor, tensor) as op:
+        op.calculate(None, storage.ctypes.data + 1, x.ctypes.data, g.ctypes.data)
+    assert storage[1:].tobytes() == iop.relu_backward(g, x).tobytes()

@@ -324,7 +324,8 @@ cdef void run_elementwise(const ElementwisePlan *plan, char **data, int threads)
     cdef ElementwiseKernel stream = plan.stream
     if plan.size == 0:
         return
-    if data[OUT] == data[INPUT] or data[OUT] == data[GRAD_OUTPUT]:
+    if (data[OUT] == data[INPUT] or data[OUT] == data[GRAD_OUTPUT]
+            or <uintptr_t>data[OUT] % <uintptr_t>plan.itemsize[OUT]):  # streaming stores have to be aligned
         stream = plan.kernel
     if plan.size < PARALLEL_FROM or team == 1:
         run_tasks(plan, stream, data, 0, tasks)

@@ -52,7 +52,7 @@ cdef void run_tile(const ElementwisePlan *plan, ElementwiseKernel kernel, char *
     cdef int64_t pitch[OPERANDS]  # bytes from row to row
     cdef int64_t item = itemsize_of(plan.dtype), rows = 0, columns = 0, start, r
     cdef int last = plan.ndim - 1, k, d
-    cdef bint direct, one_run
+    cdef bint one_run
     cdef int64_t stride
     for k in range(OPERANDS):
         block[k] = data[k] + plan.offset[k]
@@ -71,8 +71,7 @@ cdef void run_tile(const ElementwisePlan *plan, ElementwiseKernel kernel, char *
     for k in range(OPERANDS):
         stride = plan.strides[k][plan.tile_axis]
         pitch[k] = stride
-        direct = plan.dtypes[k] == plan.dtype and plan.strides[k][last] == item
-        if direct:
+        if plan.run[k]:  # contiguous along the last axis
             continue
         pitch[k] = columns * item
         if k != OUT and plan.across[k]:
@@ -82,13 +81,9 @@ cdef void run_tile(const ElementwisePlan *plan, ElementwiseKernel kernel, char *
                 plan.fetch[k](block[k] + r * stride, plan.strides[k][last], <char *>buffer[k] + r * pitch[k], item, columns)
         block[k] = <char *>buffer[k]
     one_run = pitch[OUT] == columns * item and pitch[INPUT] == pitch[OUT] and pitch[GRAD_OUTPUT] == pitch[OUT]
-    if one_run:
-        columns *= rows
     for r in range(1 if one_run else rows):
         kernel(block[GRAD_OUTPUT] + r * pitch[GRAD_OUTPUT], block[INPUT] + r * pitch[INPUT],
-               block[OUT] + r * pitch[OUT], columns, &plan.parameters)
-    if one_run:
-        columns //= rows
+               block[OUT] + r * pitch[OUT], columns * rows if one_run else columns, &plan.parameters)
     if block[OUT] != out:
         for r in range(rows):
             plan.deliver(block[OUT] + r * pitch[OUT], item, out + r * plan.strides[OUT][plan.tile_axis],
