@@ -271,11 +271,11 @@ cdef void add_nonfinite(const ConvPlan *plan, int64_t group, const Phase *phase,
                                load_one(plan, g + i * step) * weight)
 
 
-cdef void pack_rows(const ConvPlan *plan, int64_t group, int64_t row_from, int64_t rows, const Run *runs,
+cdef void load_rows(const ConvPlan *plan, int64_t group, int64_t row_from, int64_t rows, const Run *runs,
                     int run_count, char *panel) noexcept nogil:
-    """grad_output channels [row_from, +rows) by the runs' output pixels, as [block][pixel][mr]."""
+    """grad_output channels [row_from, +rows) by the runs' output pixels, as [channel][CONV_LINE]."""
     cdef const ConvView *g = &plan.view[CONV_GRAD_OUTPUT]
-    cdef int64_t mr = plan.tile.mr, item = plan.item, i
+    cdef int64_t item = plan.item, i
     cdef const Run *run
     cdef int r
     for i in range(rows):
@@ -283,43 +283,55 @@ cdef void pack_rows(const ConvPlan *plan, int64_t group, int64_t row_from, int64
             run = &runs[r]
             plan.load(g.data + run.n * g.n + (group * plan.cout + row_from + i) * g.channel + run.pixel[0] * g.space[0]
                       + run.pixel[1] * g.space[1] + run.pixel[2] * g.space[2], g.space[2],
-                      panel + ((i // mr * CONV_K + run.at) * mr + i % mr) * item, mr * item, run.length)
+                      panel + (i * CONV_LINE + run.at) * item, item, run.length)
 
 
-cdef void pack_columns(const ConvPlan *plan, int64_t group, int64_t column_from, int64_t columns, const Run *runs,
-                       int run_count, char *panel) noexcept nogil:
-    """im2col: input under (ci, tap) in [column_from, +columns) by the runs' output pixels, as [block][pixel][nr];
-    zeros in the padding."""
+cdef void load_column(const ConvPlan *plan, int64_t group, int64_t column, const Run *runs, int run_count,
+                      char *row) noexcept nogil:
+    """input under (ci, tap) number `column` by the runs' output pixels, side by side; zeros in the padding."""
     cdef const ConvView *x = &plan.view[CONV_INPUT]
-    cdef int64_t nr = plan.tile.nr, item = plan.item, j, ci, tap, low, high, s = plan.stride[2], shift
+    cdef int64_t item = plan.item, ci = column // plan.taps, tap = column % plan.taps, s = plan.stride[2], low, high
     cdef int64_t y0, y1
-    cdef int64_t k[3]
+    cdef int64_t first[3]
+    cdef int64_t k2 = tap % plan.kernel[2], k1 = tap // plan.kernel[2] % plan.kernel[1]
+    cdef char *source
     cdef char *to
     cdef const Run *run
     cdef int r
-    for j in range(columns):
-        ci = (column_from + j) // plan.taps
-        tap = (column_from + j) % plan.taps
-        k[2] = tap % plan.kernel[2]
-        k[1] = tap // plan.kernel[2] % plan.kernel[1]
-        k[0] = tap // (plan.kernel[2] * plan.kernel[1])
-        shift = k[2] * plan.dilation[2] - plan.before[2]  # input column of output column 0
-        for r in range(run_count):
-            run = &runs[r]
-            to = panel + ((j // nr * CONV_K + run.at) * nr + j % nr) * item
-            y0 = run.pixel[0] * plan.stride[0] + k[0] * plan.dilation[0] - plan.before[0]
-            y1 = run.pixel[1] * plan.stride[1] + k[1] * plan.dilation[1] - plan.before[1]
-            # steps [low, high) of the run are inside the row
-            low = run.pixel[2] * s + shift
-            high = min(run.length, (plan.size_in[2] - low - 1) // s + 1 if plan.size_in[2] > low else 0)
-            low = min(high, (-low - 1) // s + 1 if low < 0 else 0)
-            if y0 < 0 or y0 >= plan.size_in[0] or y1 < 0 or y1 >= plan.size_in[1]:
-                low = high = 0
-            if low:
-                zero_strided(to, nr * item, item, low)
-            if high > low:
-                plan.load(x.data + run.n * x.n + (group * plan.cin + ci) * x.channel + y0 * x.space[0] + y1 * x.space[1]
-                          + ((run.pixel[2] + low) * s + shift) * x.space[2], s * x.space[2],
-                          to + low * nr * item, nr * item, high - low)
-            if high < run.length:
-                zero_strided(to + high * nr * item, nr * item, item, run.length - high)
+    first[0] = tap // (plan.kernel[2] * plan.kernel[1]) * plan.dilation[0] - plan.before[0]  # of output pixel 0
+    first[1] = k1 * plan.dilation[1] - plan.before[1]
+    first[2] = k2 * plan.dilation[2] - plan.before[2]
+    source = x.data + (group * plan.cin + ci) * x.channel
+    for r in range(run_count):
+        run = &runs[r]
+        to = row + run.at * item
+        y0 = run.pixel[0] * plan.stride[0] + first[0]
+        y1 = run.pixel[1] * plan.stride[1] + first[1]
+        # steps [low, high) of the run are inside the row
+        low = run.pixel[2] * s + first[2]
+        high = min(run.length, (plan.size_in[2] - low - 1) // s + 1 if plan.size_in[2] > low else 0)
+        low = min(high, (-low - 1) // s + 1 if low < 0 else 0)
+        if y0 < 0 or y0 >= plan.size_in[0] or y1 < 0 or y1 >= plan.size_in[1]:
+            low = high = 0
+        if low:
+            memset(to, 0, low * item)
+        if high > low:
+            plan.load(source + run.n * x.n + y0 * x.space[0] + y1 * x.space[1]
+                      + ((run.pixel[2] + low) * s + first[2]) * x.space[2], s * x.space[2], to + low * item, item,
+                      high - low)
+        if high < run.length:
+            memset(to + high * item, 0, (run.length - high) * item)
+
+
+cdef void pack_columns(const ConvPlan *plan, int64_t group, int64_t column_from, int64_t columns, const Run *runs,
+                       int run_count, int64_t depth, char *stage, char *panel) noexcept nogil:
+    """im2col: (ci, tap) in [column_from, +columns) by the runs' output pixels, as [block][pixel][nr]: as many columns as
+    a vector has lanes are laid side by side on the stage, and transposed from there."""
+    cdef int64_t nr = plan.tile.nr, item = plan.item, count, i, j = 0
+    while j < columns:
+        count = min(<int64_t>plan.tile.lanes, columns - j)
+        for i in range(count):
+            load_column(plan, group, column_from + j + i, runs, run_count, stage + i * CONV_LINE * item)
+        kernels.transpose[plan.compute](stage, CONV_LINE * item, panel + (j // nr * CONV_K * nr + j % nr) * item, nr * item,
+                                        depth, plan.tile.lanes)
+        j += count

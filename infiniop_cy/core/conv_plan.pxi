@@ -23,9 +23,11 @@ cdef enum:
     CONV_WORKSPACE = 11
 
     CONV_K = 256           # depth of a panel: with CONV_COLUMNS of floats 192 kB, a good part of L2
+    CONV_LINE = CONV_K + 16  # elements from row to row where a panel is kept by rows: powers of two share cache sets
     CONV_COLUMNS = 192     # columns of a grad_weight tile; a multiple of every nr
     CONV_PIXELS = 96       # columns of a grad_input tile; likewise
-    CONV_ROWS = 48         # rows of a grad_weight tile; a multiple of every mr
+    CONV_ROWS = 144        # rows of a grad_weight tile; a multiple of every mr: the more, the fewer pack the same columns
+    CONV_TASKS = 8         # tiles of grad_weight to have, at the price of narrower ones
     CONV_SHORT_IMAGE = 64  # fewer output pixels than this: grad_weight's panels span samples
     CONV_WORK = 1 << 21    # multiplications per gradient and thread; about 0.05 ms
     CONV_ALIGN = 64        # bytes; every piece of the workspace starts on a cache line
@@ -190,7 +192,7 @@ cdef int plan_conv(const ConvSpec *spec, Tensor **tensors, int threads, ConvPlan
     cdef const Tensor *weight = tensors[CONV_WEIGHT]
     cdef const Tensor *grad_output = tensors[CONV_GRAD_OUTPUT]
     cdef int d, e, arg, nd = input.ndim - 2
-    cdef int64_t for_input, for_weight, columns
+    cdef int64_t for_input, for_weight, columns, tasks
     if check_conv(spec, tensors, failure):
         return failure.rule
     memset(plan, 0, sizeof(ConvPlan))
@@ -225,8 +227,12 @@ cdef int plan_conv(const ConvSpec *spec, Tensor **tensors, int threads, ConvPlan
     plan.columns_in = min(<int64_t>CONV_PIXELS, max(<int64_t>plan.tile.nr, round_up(min(
         <int64_t>CONV_PIXELS, plan.batch * plan.pixels_in), plan.tile.nr)))
     plan.rows_weight = min(<int64_t>CONV_ROWS, round_up(max(<int64_t>1, plan.cout), plan.tile.mr))
-    columns = CONV_COLUMNS if plan.cin > CONV_COLUMNS or plan.taps > CONV_COLUMNS else plan.cin * plan.taps
+    columns = min(plan.cin, <int64_t>1 << 20) * min(plan.taps, <int64_t>1 << 20)  # or too many to matter
     plan.columns_weight = min(<int64_t>CONV_COLUMNS, round_up(max(<int64_t>1, columns), plan.tile.nr))
+    tasks = plan.groups * ((plan.cout + plan.rows_weight - 1) // plan.rows_weight)
+    while plan.columns_weight > 2 * plan.tile.nr and (
+            tasks * ((columns + plan.columns_weight - 1) // plan.columns_weight) < CONV_TASKS):
+        plan.columns_weight -= plan.tile.nr
     plan.threads = worthwhile_threads(plan, threads)
     if plan.cin > MAX_CHANNELS:  # all sums below then fit
         return fail(failure, Rule.TOO_LARGE, CONV_WEIGHT)
@@ -236,8 +242,9 @@ cdef int plan_conv(const ConvSpec *spec, Tensor **tensors, int threads, ConvPlan
     plan.packed_bytes = round_up(plan.packed_bytes, CONV_ALIGN) if tensors[CONV_GRAD_INPUT] != NULL else 0
     for_input = panel_bytes(plan, CONV_K * plan.columns_in) + panel_bytes(plan, plan.rows_in * plan.columns_in) \
         + round_up(plan.columns_in * <int64_t>sizeof(Run), CONV_ALIGN)
-    for_weight = panel_bytes(plan, CONV_K * plan.rows_weight) + panel_bytes(plan, CONV_K * plan.columns_weight) \
-        + panel_bytes(plan, plan.rows_weight * plan.columns_weight) + round_up(CONV_K * <int64_t>sizeof(Run), CONV_ALIGN)
+    for_weight = panel_bytes(plan, CONV_LINE * plan.rows_weight) + panel_bytes(plan, CONV_K * plan.columns_weight) \
+        + panel_bytes(plan, plan.rows_weight * plan.columns_weight) + panel_bytes(plan, CONV_LINE * plan.tile.lanes) \
+        + round_up(CONV_K * <int64_t>sizeof(Run), CONV_ALIGN)
     plan.thread_bytes = max(for_input, for_weight)
     plan.workspace_bytes = CONV_ALIGN + plan.packed_bytes + plan.threads * plan.thread_bytes
     return Rule.PASSED

@@ -1,16 +1,17 @@
 # The three gradients. Tasks are tiles of an output: no two write the same element, every element is summed
 # in an order that depends on the geometry alone, and each is rounded to storage once.
 
-cdef void tile_product(const ConvPlan *plan, int64_t depth, const char *a, int64_t a_block, const char *b,
-                       char *c, int64_t rows, int64_t columns, int64_t c_row, bint chain) noexcept nogil:
-    """c += a^T b over panels; a_block: elements from one panel of a to the next."""
+cdef void tile_product(const ConvPlan *plan, GemmKernel kernel, int64_t depth, const char *a, int64_t a_block,
+                       int64_t a_row, const char *b, char *c, int64_t rows, int64_t columns, int64_t c_row,
+                       bint chain) noexcept nogil:
+    """c += a b over panels; a_block: elements from mr rows of a to the next, a_row: from one row to the next."""
     cdef int64_t i, j, item = plan.item
     j = 0
     while j < columns:
         i = 0
         while i < rows:
-            plan.tile.kernel(depth, a + i // plan.tile.mr * a_block * item, b + j * CONV_K * item,
-                             c + (i * c_row + j) * item, c_row, chain)
+            kernel(depth, a + i // plan.tile.mr * a_block * item, a_row, b + j * CONV_K * item,
+                   c + (i * c_row + j) * item, c_row, chain)
             i += plan.tile.mr
         j += plan.tile.nr
 
@@ -64,8 +65,9 @@ cdef void grad_input_tile(const ConvPlan *plan, int64_t group, int64_t phase_num
                + phase.tap_offset * plan.cout * plan.tile.mr) * plan.item
     while depth < all_depth:
         pack_grad_output(plan, group, &phase, depth, min(all_depth, depth + CONV_K), runs, run_count, panel)
-        tile_product(plan, min(<int64_t>CONV_K, all_depth - depth), packed + depth * plan.tile.mr * plan.item, block,
-                     panel, tile, plan.rows_in, count, plan.columns_in, False)
+        tile_product(plan, plan.tile.kernel, min(<int64_t>CONV_K, all_depth - depth),
+                     packed + depth * plan.tile.mr * plan.item, block, 0, panel, tile, plan.rows_in, count,
+                     plan.columns_in, False)
         depth += CONV_K
     if nonfinite:
         add_nonfinite(plan, group, &phase, runs, run_count, tile)
@@ -130,9 +132,10 @@ cdef void grad_weight_tile(const ConvPlan *plan, int64_t group, int64_t row_from
     Samples are added one after the other to what is there, so a batch cut anywhere and accumulated gives the
     same bits. Images of few pixels share panels; their products then join the sum one by one (chain)."""
     cdef char *a = scratch
-    cdef char *b = a + panel_bytes(plan, CONV_K * plan.rows_weight)
+    cdef char *b = a + panel_bytes(plan, CONV_LINE * plan.rows_weight)
     cdef char *tile = b + panel_bytes(plan, CONV_K * plan.columns_weight)
-    cdef Run *runs = <Run *>(tile + panel_bytes(plan, plan.rows_weight * plan.columns_weight))
+    cdef char *stage = tile + panel_bytes(plan, plan.rows_weight * plan.columns_weight)
+    cdef Run *runs = <Run *>(stage + panel_bytes(plan, CONV_LINE * plan.tile.lanes))
     cdef int64_t rows = min(plan.rows_weight, plan.cout - row_from)
     cdef int64_t columns = min(plan.columns_weight, plan.cin * plan.taps - column_from)
     cdef bint chain = plan.pixels_out < CONV_SHORT_IMAGE
@@ -148,9 +151,10 @@ cdef void grad_weight_tile(const ConvPlan *plan, int64_t group, int64_t row_from
         while first < start + piece:
             depth = min(<int64_t>CONV_K, start + piece - first)
             run_count = make_runs(first, depth, plan.size_out, 0, runs)
-            pack_rows(plan, group, row_from, rows, runs, run_count, a)
-            pack_columns(plan, group, column_from, columns, runs, run_count, b)
-            tile_product(plan, depth, a, CONV_K * plan.tile.mr, b, tile, rows, columns, plan.columns_weight, chain)
+            load_rows(plan, group, row_from, rows, runs, run_count, a)
+            pack_columns(plan, group, column_from, columns, runs, run_count, depth, stage, b)
+            tile_product(plan, plan.tile.by_rows, depth, a, CONV_LINE * plan.tile.mr, CONV_LINE, b, tile, rows, columns,
+                         plan.columns_weight, chain)
             first += CONV_K
         start += piece
     grad_weight_elements(plan, group, row_from, rows, column_from, columns, tile, False)
@@ -236,15 +240,15 @@ cdef void conv_gradient_tensors(Tensor *tensors) noexcept nogil:
     contiguous_strides(&tensors[CONV_GRAD_BIAS])
 
 
-cdef int run_conv_on(const ConvPlan *plan, const Tensor *described, char **data, char *workspace, int threads,
-                     Failure *failure) noexcept nogil:
-    """A descriptor's plan on these addresses; gradients whose address is NULL are left out. A workspace of NULL
-    only checks. Several threads may run one plan, each with its own workspace."""
-    cdef ConvPlan bound = plan[0]
+cdef int bind_conv(const ConvPlan *plan, const Tensor *described, char **data, char *workspace, ConvPlan *bound,
+                   Failure *failure) noexcept nogil:
+    """A descriptor's plan with these addresses; gradients whose address is NULL are left out. A workspace of NULL
+    is not checked."""
     cdef Tensor tensors[CONV_TENSORS]
     cdef Tensor *present[CONV_TENSORS]
     cdef int64_t byte = 1
     cdef int i
+    bound[0] = plan[0]
     for i in range(CONV_TENSORS):
         tensors[i] = described[i]
         tensors[i].data = bound.view[i].data = data[i]
@@ -253,12 +257,20 @@ cdef int run_conv_on(const ConvPlan *plan, const Tensor *described, char **data,
             return fail(failure, Rule.NULL_DATA, i)
     if check_conv_addresses(present, failure):
         return failure.rule
-    if workspace == NULL:
-        return Rule.PASSED
     for i in range(CONV_TENSORS):
-        if present[i] != NULL and views_overlap(
+        if workspace != NULL and present[i] != NULL and views_overlap(
                 workspace, 1, &bound.workspace_bytes, &byte, 1,
                 present[i].data, present[i].ndim, present[i].shape, present[i].strides, itemsize_of(present[i].dtype)):
             return fail(failure, Rule.PARTIAL_OVERLAP, CONV_WORKSPACE, i)
-    run_conv(&bound, workspace, threads)
+    return Rule.PASSED
+
+
+cdef int run_conv_on(const ConvPlan *plan, const Tensor *described, char **data, char *workspace, int threads,
+                     Failure *failure) noexcept nogil:
+    """Bind and run; a workspace of NULL only checks. Several threads may run one plan, each with its own workspace."""
+    cdef ConvPlan bound
+    if bind_conv(plan, described, data, workspace, &bound, failure):
+        return failure.rule
+    if workspace != NULL:
+        run_conv(&bound, workspace, threads)
     return Rule.PASSED

@@ -15,8 +15,8 @@ enum { gemm_rows = 6, gemm_vectors = 2 };
 enum { gemm_rows = 4, gemm_vectors = 2 };
 #endif
 
-template <class V>
-void gemm(int64_t k, const void *a_, const void *b_, void *c_, int64_t c_row, int chain) {
+template <class V, bool by_rows>
+void gemm(int64_t k, const void *a_, int64_t a_row, const void *b_, void *c_, int64_t c_row, int chain) {
     typedef scalar<V> S;
     constexpr int count = lanes<V>::count;
     const S *a = (const S *)a_, *b = (const S *)b_;
@@ -26,13 +26,13 @@ void gemm(int64_t k, const void *a_, const void *b_, void *c_, int64_t c_row, in
     for (int i = 0; i < gemm_rows; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < gemm_vectors; j++) sum[i][j] = chain ? load<V>(c + i * c_row + j * count) : V{};
-    for (int64_t p = 0; p < k; p++, a += gemm_rows, b += gemm_vectors * count) {
+    for (int64_t p = 0; p < k; p++, a += by_rows ? 1 : gemm_rows, b += gemm_vectors * count) {
         V column[gemm_vectors];
 #pragma GCC unroll 4
         for (int j = 0; j < gemm_vectors; j++) column[j] = load<V>(b + j * count);
 #pragma GCC unroll 8
         for (int i = 0; i < gemm_rows; i++) {
-            V row = splat<V>(a[i]);
+            V row = splat<V>(by_rows ? a[i * a_row] : a[i]);
 #pragma GCC unroll 4
             for (int j = 0; j < gemm_vectors; j++) sum[i][j] = mul_add(row, column[j], sum[i][j]);
         }
@@ -60,8 +60,10 @@ template <class S> double sum(const void *values_, int64_t n) {
 }
 
 constexpr void fill_gemm(KernelTable &table) {
-    table.gemm[DTYPE_F32] = {gemm_rows, gemm_vectors * lanes<f32v>::count, gemm<f32v>};
-    table.gemm[DTYPE_F64] = {gemm_rows, gemm_vectors * lanes<f64v>::count, gemm<f64v>};
+    table.gemm[DTYPE_F32] = {gemm_rows, gemm_vectors * lanes<f32v>::count, lanes<f32v>::count, gemm<f32v, false>,
+                             gemm<f32v, true>};
+    table.gemm[DTYPE_F64] = {gemm_rows, gemm_vectors * lanes<f64v>::count, lanes<f64v>::count, gemm<f64v, false>,
+                             gemm<f64v, true>};
     table.sum[DTYPE_F32] = sum<float>;
     table.sum[DTYPE_F64] = sum<double>;
 }

@@ -33,13 +33,15 @@ typedef void (*ConvertKernel)(const char *from, int64_t from_stride, char *to, i
 // bytes apart.
 typedef void (*TransposeKernel)(const char *from, int64_t column, char *to, int64_t row, int64_t rows, int64_t columns);
 
-// c[mr][nr] += sum over k of a[k][mr] * b[k][nr]. The sum runs in the order of k: from zero, then added to c
-// (chain = 0), or starting from c (chain = 1), which makes the bits independent of where k is cut.
-typedef void (*GemmKernel)(int64_t k, const void *a, const void *b, void *c, int64_t c_row, int chain);
+// c[mr][nr] += sum over k of a[k][mr] * b[k][nr], or of a[mr][k] whose rows are a_row elements apart (by_rows). The sum
+// runs in the order of k: from zero, then added to c (chain = 0), or starting from c (chain = 1), which makes the bits
+// independent of where k is cut.
+typedef void (*GemmKernel)(int64_t k, const void *a, int64_t a_row, const void *b, void *c, int64_t c_row, int chain);
 
 struct GemmTile {
     int mr, nr;
-    GemmKernel kernel;
+    int lanes;  // of a vector; nr is a multiple
+    GemmKernel kernel, by_rows;
 };
 
 // The sum of n contiguous elements, in an order that depends on n alone.
