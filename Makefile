@@ -19,8 +19,15 @@ SETTINGS := $(foreach name,CC CXX CFLAGS INFINIOP_CY_OPENMP INFINIOP_CY_DEBUG IN
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile
 
-test: $(VENV)/test.stamp  ## build, then run the tests; ARGS='...' goes to pytest
+test: $(VENV)/test.stamp  ## build, then run the tests, on the CPU and on an emulated GPU; ARGS='...' goes to one pytest
+ifeq ($(ARGS),)
+	@# Side by side; threads that wait must not keep the other's core.
+	@export OMP_WAIT_POLICY=passive; \
+	$(RUN) -m pytest --device emulated > $(VENV)/test-gpu.log 2>&1 & \
+	$(RUN) -m pytest; cpu=$$?; wait $$!; gpu=$$?; cat $(VENV)/test-gpu.log; exit $$((cpu || gpu))
+else
 	$(RUN) -m pytest $(ARGS)
+endif
 
 demo: $(VENV)/demo.stamp  ## build, then train a small network on handwritten digits with these gradients
 	$(RUN) examples/train_digits.py $(ARGS)

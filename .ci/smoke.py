@@ -121,7 +121,16 @@ def check_without_bfloat16():
 
 def info():
     command = [sys.executable, "-m", "infiniop_cy", "info", "--json"]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def check_device_sources():
+    """The GPU's kernels travel with the package."""
+    from infiniop_cy.core import _core
+    for name in ("relu_backward", "conv_backward"):
+        _, source, _, folders = _core.cuda_build_request(name, "float32", 90)
+        assert os.path.isfile(source), source
+        assert all(os.path.isdir(folder) for folder in folders), folders
 
 
 def main():
@@ -131,6 +140,7 @@ def main():
         check_elementwise(*row)
     check_many_threads()
     check_conv()
+    check_device_sources()
     check_errors()
     facts = info()
     if "no-bfloat16" in EXPECTED:

@@ -61,10 +61,11 @@ class ElementwiseDescriptor(OperatorDescriptor):
         """Compute on arrays or addresses laid out as described. workspace may be None where its size is 0.
 
         grad_input may be exactly input or grad_output; any other overlap raises BadParam. On the CPU the
-        result is there on return and `stream` is not used.
+        result is there on return and `stream` is not used. On a GPU the call returns at once; stream: None (the
+        default stream), an address, or a stream of PyCUDA, CuPy, torch or Numba.
         """
         log(self.operator, grad_input=grad_input, input=input, grad_output=grad_output)
-        self.plan.calculate(workspace, grad_input, input, grad_output)
+        self.plan.calculate(workspace, grad_input, input, grad_output, stream=stream)
 
 
 class ConvBackwardDescriptor(OperatorDescriptor):
@@ -93,10 +94,11 @@ class ConvBackwardDescriptor(OperatorDescriptor):
         """Compute on arrays or addresses; a gradient that is None is left out.
 
         workspace: at least workspace_size bytes, else InsufficientWorkspace. No output may overlap anything.
+        stream: as for the elementwise descriptors.
         """
         log(self.operator, grad_input=grad_input, grad_weight=grad_weight, grad_bias=grad_bias, grad_output=grad_output,
             input=input, weight=weight)
-        self.plan.calculate(workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight)
+        self.plan.calculate(workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight, stream=stream)
 
 
 def _class_of(row):

@@ -1,29 +1,42 @@
 """Devices: what can be opened, and which backend serves a call. The only dispatch in the library."""
+import numpy as np
+
 from infiniop_cy.backends import cpu
+from infiniop_cy.backends.cuda_arrays import is_device_array
 from infiniop_cy.status import BadParam, DeviceNotFound, DeviceNotInitialized, DeviceTypeNotSupported
 
 KINDS = ("cpu", "cuda")  # infiniDevice_t in this order
 
 
+def probe_cuda():
+    """(number of CUDA devices, why there is none in words or None)."""
+    try:
+        from pycuda.driver import Device, Error, init  # by name: a leftover folder imports as an empty package
+    except ImportError as error:
+        return 0, f"PyCUDA cannot be imported ({error})"
+    try:
+        init()
+        count = Device.count()
+    except (Error, RuntimeError, OSError) as error:
+        return 0, f"the CUDA driver does not start ({error})"
+    return count, None if count else "the CUDA driver finds no device"
+
+
 def cuda_problem():
     """Why no CUDA device can be used, in words; None where one can."""
-    try:
-        import pycuda.driver as driver
-    except ImportError as error:
-        return f"PyCUDA cannot be imported ({error})"
-    try:
-        driver.init()
-        count = driver.Device.count()
-    except (driver.Error, RuntimeError, OSError) as error:
-        return f"the CUDA driver does not start ({error})"
-    if count == 0:
-        return "the CUDA driver finds no device"
-    return "this version of infiniop_cy has no CUDA backend yet"
+    return probe_cuda()[1]
 
 
 def available_devices():
-    """Names of the devices that Handle opens, "cpu" first."""
-    return ["cpu"]
+    """Names of the devices that Handle opens: "cpu", then "cuda:0" and so on. Where there is no GPU,
+    show_config() says why."""
+    return ["cpu", *(f"cuda:{i}" for i in range(probe_cuda()[0]))]
+
+
+def cuda_backend(index):
+    """The backend of one CUDA device; None: of that where the arrays of a call lie."""
+    from infiniop_cy.backends.cuda import Backend
+    return Backend(index)
 
 
 def parse_device(device, operator):
@@ -36,18 +49,18 @@ def parse_device(device, operator):
     if kind not in KINDS or (index and not index.isdecimal()):
         raise DeviceTypeNotSupported(
             f"{operator}: unknown device {device!r}, expected 'cpu', 'cuda', 'cuda:N' or 'auto'")
-    number = int(index or 0)
+    number, count = int(index or 0), 1
     if kind == "cuda":
-        problem = cuda_problem()
+        count, problem = probe_cuda()
         if problem:
             raise DeviceTypeNotSupported(f"{operator}: device {device!r} cannot be used: {problem}")
-    elif number != 0:
-        raise DeviceNotFound(f"{operator}: device {device!r} does not exist, expected index 0 of 1")
+    if number >= count:
+        raise DeviceNotFound(f"{operator}: device {device!r} does not exist, expected an index below {count}")
     return kind, number
 
 
 def _kind_of(value):
-    return "cuda" if hasattr(value, "__cuda_array_interface__") else "cpu"
+    return "cuda" if not isinstance(value, np.ndarray) and is_device_array(value) else "cpu"
 
 
 def backend_for(operator, device, **arrays):
@@ -56,12 +69,17 @@ def backend_for(operator, device, **arrays):
     if len(set(present.values())) > 1:
         where = ", ".join(f"{name} on {kind}" for name, kind in present.items())
         raise BadParam(f"{operator}: arrays on different devices: {where}")
-    kind = parse_device(device, operator)[0] if device is not None else next(iter(present.values()), "cpu")
-    if kind == "cpu" and "cuda" in present.values():
-        raise BadParam(f"{operator}: device is {device!r}, but the arrays are on a GPU")
-    if kind == "cuda":
+    kind = next(iter(present.values()), "cpu")
+    index = None
+    if device is not None:
+        kind, index = parse_device(device, operator)
+        if kind == "cpu" and "cuda" in present.values():
+            raise BadParam(f"{operator}: device is {device!r}, but the arrays are on a GPU")
+        if device in ("cuda", "auto"):  # any one
+            index = None
+    elif kind == "cuda":
         parse_device("cuda", operator)
-    return cpu
+    return cuda_backend(index) if kind == "cuda" else cpu
 
 
 class Handle:
@@ -79,7 +97,7 @@ class Handle:
                 raise DeviceNotFound(f"Handle: index is {index}, expected at least 0")
             device = f"{device}:{index.__index__()}" if device != "auto" or index else device
         self.device, self.device_id = parse_device(device, "Handle")
-        self._backend = cpu
+        self._backend = cuda_backend(self.device_id) if self.device == "cuda" else cpu
 
     @property
     def backend(self):

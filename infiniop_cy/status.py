@@ -116,6 +116,7 @@ MESSAGES = {
     "GROUPS_DO_NOT_DIVIDE": "groups is {got}, expected a divisor of the {expected} channels on axis {axis} of {arg}",
     "OUTPUTS_OVERLAP": "{arg} overlaps {against}, expected outputs that share no memory",
     "TOO_LARGE": "sizes of {arg} do not fit in 63 bits",
+    "ADDRESS_UNALIGNED": "{arg} is at an address that is no multiple of its {expected} bytes per element",
     "NULL_DATA": "{arg} is None or 0, expected an array or an address",
     "DTYPE_UNSUPPORTED": "{arg} has dtype {of_arg.dtype}, expected float16, bfloat16, float32 or float64",
     "DTYPE_MISMATCH": "{arg} has dtype {of_arg.dtype}, expected {of_against.dtype} to match {against}",

@@ -13,6 +13,6 @@ infiniStatus_t infiniop_elementwise_create(infiniopHandle_t handle, void **desc_
                                            int count);
 infiniStatus_t infiniop_elementwise_workspace(void *desc, int position, size_t *size);
 infiniStatus_t infiniop_elementwise_calculate(void *desc, int position, void *workspace, size_t workspace_size,
-                                              void *grad_input, const void *input, const void *grad_output);
+                                              void *grad_input, const void *input, const void *grad_output, void *stream);
 infiniStatus_t infiniop_elementwise_destroy(void *desc, int position);
 }

@@ -1,15 +1,31 @@
-// The runtime calls for the CPU: its memory is the host's, and nothing is asynchronous.
+// The runtime calls: memory and devices of the CPU, and of NVIDIA GPUs where there are some.
 #include "infinirt.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "../core/cuda_driver.h"
+
 namespace {
 thread_local infiniDevice_t current_device = INFINI_DEVICE_CPU;
 thread_local int current_id = 0;
 
-int count_of(int device) { return device == INFINI_DEVICE_CPU ? 1 : 0; }
 bool exists(int device) { return device >= 0 && device < INFINI_DEVICE_TYPE_COUNT; }
+int count_of(int device) {
+    if (device == INFINI_DEVICE_NVIDIA) return cuda_device_count();
+    return device == INFINI_DEVICE_CPU ? 1 : 0;
+}
+
+infiniStatus_t status_of(int code) { return code ? INFINI_STATUS_INTERNAL_ERROR : INFINI_STATUS_SUCCESS; }
+
+// Do something in the current context of a GPU.
+template <class Call> infiniStatus_t on_gpu(int index, Call call) {
+    int code = cuda_enter(index);
+    if (code) return status_of(code);
+    code = call();
+    cuda_leave();
+    return status_of(code);
+}
 }  // namespace
 
 infiniStatus_t infinirtInit(void) { return INFINI_STATUS_SUCCESS; }
@@ -41,10 +57,15 @@ infiniStatus_t infinirtGetDevice(infiniDevice_t *device_ptr, int *device_id_ptr)
     return INFINI_STATUS_SUCCESS;
 }
 
-infiniStatus_t infinirtDeviceSynchronize(void) { return INFINI_STATUS_SUCCESS; }
+infiniStatus_t infinirtDeviceSynchronize(void) {
+    if (current_device != INFINI_DEVICE_NVIDIA) return INFINI_STATUS_SUCCESS;
+    return on_gpu(current_id, [] { return cuda_driver.synchronize_context(); });
+}
 
 infiniStatus_t infinirtMalloc(void **p_ptr, size_t size) {
     if (!p_ptr) return INFINI_STATUS_NULL_POINTER;
+    if (current_device == INFINI_DEVICE_NVIDIA)
+        return on_gpu(current_id, [&] { return cuda_driver.allocate(p_ptr, size ? size : 1); });
     void *memory = nullptr;
     if (posix_memalign(&memory, 64, size ? size : 1) != 0) return INFINI_STATUS_INTERNAL_ERROR;
     *p_ptr = memory;
@@ -52,6 +73,8 @@ infiniStatus_t infinirtMalloc(void **p_ptr, size_t size) {
 }
 
 infiniStatus_t infinirtFree(void *ptr) {
+    if (current_device == INFINI_DEVICE_NVIDIA && ptr)
+        return on_gpu(current_id, [&] { return cuda_driver.release(ptr); });
     free(ptr);
     return INFINI_STATUS_SUCCESS;
 }
@@ -60,6 +83,8 @@ infiniStatus_t infinirtMemcpy(void *dst, const void *src, size_t size, infinirtM
     if (kind < INFINIRT_MEMCPY_H2H || kind > INFINIRT_MEMCPY_D2D) return INFINI_STATUS_BAD_PARAM;
     if (size == 0) return INFINI_STATUS_SUCCESS;
     if (!dst || !src) return INFINI_STATUS_NULL_POINTER;
+    if (current_device == INFINI_DEVICE_NVIDIA && kind != INFINIRT_MEMCPY_H2H)
+        return on_gpu(current_id, [&] { return cuda_driver.copy(dst, src, size); });
     memcpy(dst, src, size);
     return INFINI_STATUS_SUCCESS;
 }

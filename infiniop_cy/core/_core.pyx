@@ -16,12 +16,17 @@ include "tensor.pxi"        # a strided view; checked sizes; extents
 include "overlap.pxi"       # do two views share memory
 include "threads.pxi"       # how many threads, and why
 include "elementwise.pxi"   # validate, plan, run: all elementwise operators
+include "cuda_elementwise.pxi"  # the same plans on a GPU
 include "conv_plan.pxi"     # validate and plan a convolution backward
 include "conv_pack.pxi"     # implicit im2col panels and result tiles
 include "conv_run.pxi"      # its three gradients
+include "cuda_conv.pxi"     # the same on a GPU
+include "cuda_modules.pxi"  # kernels on a GPU, built and loaded
 include "capi.pxi"          # the infiniop C functions
 include "aclnn.pxi"         # the aclnn C functions
 include "arrays.pxi"        # NumPy arrays to tensors and back
+include "dlpack.pxi"        # device arrays of other libraries
+include "cuda_calls.pxi"    # device memory as Python sees it, and kernels when first needed
 include "calls.pxi"         # iop.relu_backward(g, x) on plain contiguous arrays
 include "functions.pxi"     # the same on everything else, and iop.conv_backward
 include "descriptors.pxi"   # plans that Python holds

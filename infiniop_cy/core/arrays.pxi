@@ -1,9 +1,12 @@
 # NumPy arrays as the core sees them. What is refused and what is copied is decided here, once.
 cimport numpy as cnp
 from cpython.object cimport Py_TYPE, PyTypeObject
+from cpython.ref cimport Py_INCREF
 
 cdef extern from "numpy/arrayobject.h":
     object PyArray_NewLikeArray(cnp.ndarray prototype, cnp.NPY_ORDER order, void *dtype, int subok)
+    object PyArray_NewFromDescr(PyTypeObject *subtype, cnp.dtype dtype, int ndim, cnp.npy_intp *shape, cnp.npy_intp *strides,
+                                void *data, int flags, object owner)
 
 cnp.import_array()
 
@@ -33,9 +36,12 @@ cdef bint is_refused_subclass(object value):
     return isinstance(value, (numpy.ma.MaskedArray, numpy.matrix))
 
 
-cdef cnp.ndarray input_array(object value, str op, str name):
-    """A native, aligned array with the value's data; the array itself where it is one already."""
+cdef cnp.ndarray input_array(object value, str op, str name, space=None):
+    """A native, aligned array with the value's data; the array itself where it is one already. space: where the data
+    is (backends/cuda_spaces.py); None for the host's memory."""
     cdef cnp.ndarray array
+    if space is not None:
+        return space.input(value, op, name)
     if value is None:
         raise status.NullPointer(f"{op}: {name} is None")
     if Py_TYPE(value) != <PyTypeObject *>cnp.ndarray:
@@ -51,8 +57,10 @@ cdef cnp.ndarray input_array(object value, str op, str name):
     return array
 
 
-cdef cnp.ndarray output_array(object value, str op, str name):
+cdef cnp.ndarray output_array(object value, str op, str name, space=None, bint accumulate=False):
     """The array itself, or an error: results are never written to a copy."""
+    if space is not None:
+        return space.output(value, op, name, accumulate)
     if not isinstance(value, cnp.ndarray) or is_refused_subclass(value):
         raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a plain ndarray")
     for flag, problem in ((cnp.PyArray_ISWRITEABLE(value), "read-only"),
@@ -92,3 +100,24 @@ cdef int fill_spec(ElementwiseSpec *spec, int formula, tuple values, bint promot
     for i in range(len(values)):
         spec.parameters.value[i] = values[i]
     return 0
+
+
+def host_input(value, str op, str name):
+    """What a call on NumPy arrays takes as its input."""
+    return input_array(value, op, name)
+
+
+def host_output(value, str op, str name, dict others):
+    """A NumPy array to write results to, after every check of it; `others`: those that the call has already, by name."""
+    cdef cnp.ndarray array = output_array(value, op, name)
+    cdef Tensor tensor, other
+    cdef Failure failure
+    fill_tensor(&tensor, array)
+    if check_output(&tensor, 0, &failure):
+        raise error_of(&failure, op, (name,), {name: array})
+    for other_name, earlier in others.items():
+        fill_tensor(&other, earlier)
+        if tensors_overlap(&tensor, &other):
+            fail(&failure, Rule.OUTPUTS_OVERLAP, 0, 1)
+            raise error_of(&failure, op, (name, other_name), {})
+    return array

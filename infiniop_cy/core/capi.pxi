@@ -22,13 +22,14 @@ cdef extern from "../capi/engine.h" nogil:
         INFINI_STATUS_INTERNAL_ERROR
         INFINI_STATUS_BAD_PARAM
         INFINI_STATUS_NULL_POINTER
+        INFINI_STATUS_DEVICE_NOT_INITIALIZED
         INFINI_STATUS_DEVICE_ARCHITECTURE_NOT_SUPPORTED
         INFINI_STATUS_BAD_TENSOR_DTYPE
         INFINI_STATUS_BAD_TENSOR_SHAPE
         INFINI_STATUS_BAD_TENSOR_STRIDES
         INFINI_STATUS_INSUFFICIENT_WORKSPACE
     ctypedef enum infiniDevice_t:
-        pass
+        INFINI_DEVICE_NVIDIA
     ctypedef enum infiniDtype_t:
         pass
     ctypedef struct InfiniopHandle:
@@ -58,10 +59,24 @@ ctypedef struct ConvObject:
     ConvPlan plan
     bint has_bias
     Tensor tensors[CONV_TENSORS]
+    CudaConvProblem problem  # on a GPU
 
 
 cdef infiniStatus_t status_of(int rule) noexcept nogil:
     return <infiniStatus_t>(rule // 100)
+
+
+cdef infiniStatus_t cuda_status(int code) noexcept nogil:
+    """The status of a driver's code, or of one of cuda_driver.h."""
+    if code == 0:
+        return INFINI_STATUS_SUCCESS
+    if code == CUDA_OLD_DEVICE:
+        return INFINI_STATUS_DEVICE_ARCHITECTURE_NOT_SUPPORTED
+    return INFINI_STATUS_DEVICE_NOT_INITIALIZED if code == CUDA_NO_DRIVER else INFINI_STATUS_INTERNAL_ERROR
+
+
+cdef bint on_gpu(const void *object) noexcept nogil:
+    return (<const Object *>object).device == <int>INFINI_DEVICE_NVIDIA
 
 
 # ---- handles and tensors
@@ -69,6 +84,8 @@ cdef infiniStatus_t status_of(int rule) noexcept nogil:
 cdef public infiniStatus_t infiniopCreateHandle(infiniopHandle_t *handle_ptr) noexcept nogil:
     cdef Object *handle
     cdef infiniDevice_t device
+    cdef CudaDevice *opened
+    cdef infiniStatus_t status
     if handle_ptr == NULL:
         return INFINI_STATUS_NULL_POINTER
     if kernels == NULL:  # INFINIOP_CY_ISA names what this CPU cannot run
@@ -78,6 +95,11 @@ cdef public infiniStatus_t infiniopCreateHandle(infiniopHandle_t *handle_ptr) no
         return INFINI_STATUS_INTERNAL_ERROR
     infinirtGetDevice(&device, &handle.device_id)
     handle.device = <int>device
+    if on_gpu(handle):
+        status = cuda_status(cuda_open(handle.device_id, &opened))
+        if status != INFINI_STATUS_SUCCESS:
+            free_object(handle, HANDLE_OBJECT, sizeof(Object))
+            return status
     handle_ptr[0] = <infiniopHandle_t>handle
     return INFINI_STATUS_SUCCESS
 
@@ -186,6 +208,9 @@ cdef public infiniStatus_t infiniop_elementwise_create(
     status = status_of(plan_elementwise(
         &spec, &(<TensorObject *>grad_input).tensor, &(<TensorObject *>input).tensor,
         &(<TensorObject *>grad_output).tensor, &object.plan, &failure))
+    if status == INFINI_STATUS_SUCCESS and on_gpu(handle):
+        status = cuda_status(cuda_require((<Object *>handle).device_id,
+                                          cuda_elementwise_module(spec.formula, object.plan.dtype)))
     if status != INFINI_STATUS_SUCCESS:
         free_object(object, ELEMENTWISE_OBJECT + position, sizeof(ElementwiseObject))
         return status
@@ -206,16 +231,26 @@ cdef public infiniStatus_t infiniop_elementwise_workspace(void *desc, int positi
 
 cdef public infiniStatus_t infiniop_elementwise_calculate(
         void *desc, int position, void *workspace, size_t workspace_size, void *grad_input, const void *input,
-        const void *grad_output) noexcept nogil:
+        const void *grad_output, void *stream) noexcept nogil:
     cdef infiniStatus_t status = check_object(desc, ELEMENTWISE_OBJECT + position)
     cdef char *data[OPERANDS]
     cdef Failure failure
+    cdef CudaQueue queue
+    cdef const ElementwisePlan *plan
     if status != INFINI_STATUS_SUCCESS:
         return status
     data[OUT], data[INPUT], data[GRAD_OUTPUT] = <char *>grad_input, <char *>input, <char *>grad_output
-    status = status_of(check_addresses(&(<ElementwiseObject *>desc).plan, data, &failure))
+    plan = &(<ElementwiseObject *>desc).plan
+    if on_gpu(desc):
+        status = status_of(check_device_addresses(plan, data, &failure))
+        if status != INFINI_STATUS_SUCCESS:
+            return status
+        queue.module = cuda_find_module((<Object *>desc).device_id, cuda_elementwise_module(plan.formula, plan.dtype))
+        queue.stream = stream
+        return cuda_status(run_elementwise_on_gpu(plan, data, (<Object *>desc).device_id, &queue))
+    status = status_of(check_addresses(plan, data, &failure))
     if status == INFINI_STATUS_SUCCESS:
-        run_elementwise(&(<ElementwiseObject *>desc).plan, data, default_threads())
+        run_elementwise(plan, data, default_threads())
     return status
 
 
@@ -263,6 +298,8 @@ cdef public infiniStatus_t infiniopCreateConvBackwardDescriptor(
         tensors[CONV_BIAS] = NULL
     conv_gradient_tensors(object.tensors)
     status = status_of(plan_conv(&spec, tensors, default_threads(), &object.plan, &failure))
+    if status == INFINI_STATUS_SUCCESS and on_gpu(handle):
+        status = plan_conv_on_gpu(object, (<Object *>handle).device_id)
     if status != INFINI_STATUS_SUCCESS:
         free_object(object, CONV_OBJECT, sizeof(ConvObject))
         return status
@@ -270,6 +307,31 @@ cdef public infiniStatus_t infiniopCreateConvBackwardDescriptor(
     object.header.device_id = (<Object *>handle).device_id
     desc_ptr[0] = <infiniopConvBackwardDescriptor_t>object
     return INFINI_STATUS_SUCCESS
+
+
+cdef infiniStatus_t plan_conv_on_gpu(ConvObject *object, int device) noexcept nogil:
+    cdef CudaDevice *opened
+    cdef Failure failure
+    cdef infiniStatus_t status = cuda_status(cuda_open(device, &opened))
+    if status == INFINI_STATUS_SUCCESS:
+        status = status_of(cuda_conv_problem(&object.plan, use_tf32(), opened.multiprocessors, &object.problem, &failure))
+    if status == INFINI_STATUS_SUCCESS:
+        status = cuda_status(cuda_require(device, cuda_conv_module(object.plan.dtype)))
+    object.plan.workspace_bytes = cuda_conv_workspace(&object.problem) + CUDA_WORKSPACE_ALIGN
+    return status
+
+
+cdef infiniStatus_t run_conv_on_gpu(ConvObject *object, char **data, char *workspace, void *stream) noexcept nogil:
+    cdef Failure failure
+    cdef ConvPlan bound
+    cdef CudaQueue queue
+    cdef int device = object.header.device_id
+    if check_conv_alignment(object.tensors, data, &failure) \
+            or bind_conv(&object.plan, object.tensors, data, workspace, &bound, &failure):
+        return status_of(failure.rule)
+    queue.module = cuda_find_module(device, cuda_conv_module(object.plan.dtype))
+    queue.stream = stream
+    return cuda_status(run_conv_launches(&object.problem, data, workspace, device, &queue))
 
 
 cdef public infiniStatus_t infiniopGetConvBackwardWorkspaceSize(infiniopConvBackwardDescriptor_t desc,
@@ -305,6 +367,8 @@ cdef public infiniStatus_t infiniopConvBackward(
         return INFINI_STATUS_INSUFFICIENT_WORKSPACE
     if workspace == NULL:
         return INFINI_STATUS_NULL_POINTER
+    if on_gpu(desc):
+        return run_conv_on_gpu(object, data, <char *>workspace, stream)
     return status_of(run_conv_on(&object.plan, object.tensors, data, <char *>workspace, default_threads(), &failure))
 
 

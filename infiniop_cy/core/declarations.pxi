@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport getenv, strtol
 from libc.string cimport memcpy, memset
 from cython.parallel cimport prange
@@ -17,13 +17,15 @@ cdef extern from "../kernels/table.h" nogil:
     ctypedef void (*ElementwiseKernel)(const void *, const void *, void *, int64_t, const FormulaParameters *) noexcept nogil
     ctypedef void (*ConvertKernel)(const char *, int64_t, char *, int64_t, int64_t) noexcept nogil
     ctypedef void (*TransposeKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
-    ctypedef void (*GemmKernel)(int64_t, const void *, const void *, void *, int64_t, int) noexcept nogil
+    ctypedef void (*GemmKernel)(int64_t, const void *, int64_t, const void *, void *, int64_t, int) noexcept nogil
     ctypedef double (*SumKernel)(const void *, int64_t) noexcept nogil
     ctypedef bint (*AcceptsParameters)(const FormulaParameters *) noexcept nogil
     ctypedef struct GemmTile:
         int mr
         int nr
+        int lanes
         GemmKernel kernel
+        GemmKernel by_rows
     ctypedef struct KernelTable:
         const char *isa
         int formula_count

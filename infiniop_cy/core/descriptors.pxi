@@ -134,13 +134,15 @@ cdef class ElementwisePlanObject:
     cdef ElementwisePlan plan
     cdef Tensor tensors[OPERANDS]
     cdef str op
+    cdef int device  # index of a GPU; -1 for the CPU
 
     def __init__(self, str op, int formula, tuple values, bint promotes, grad_input, input, grad_output,
-                 refusal):
+                 refusal, int device=-1):
         cdef ElementwiseSpec spec
         cdef Failure failure
         cdef int k
         self.op = op
+        self.device = device
         fill_spec(&spec, formula, values, promotes, False)
         named = dict(zip(ELEMENTWISE_PLAN_NAMES, (grad_input, input, grad_output)))
         for k, name in enumerate(ELEMENTWISE_PLAN_NAMES):
@@ -148,19 +150,26 @@ cdef class ElementwisePlanObject:
         if plan_elementwise(&spec, &self.tensors[OUT], &self.tensors[INPUT], &self.tensors[GRAD_OUTPUT],
                             &self.plan, &failure):
             raise error_of(&failure, op, ELEMENTWISE_PLAN_NAMES, named, refusal)
+        if device >= 0:  # so that calculate finds its kernels built
+            require_module(device, cuda_elementwise_module(formula, self.plan.dtype), op)
 
     @property
     def workspace_size(self):
         return 0
 
-    def calculate(self, workspace, grad_input, input, grad_output):
+    def calculate(self, workspace, grad_input, input, grad_output, stream=0):
+        """stream: the address of a GPU's stream."""
         cdef Failure failure
         cdef char *data[OPERANDS]
         cdef int k, threads = resolve_threads(None, self.op)
         for k, value in enumerate((grad_input, input, grad_output)):
             data[k] = address_of(value, &self.tensors[k], k == OUT, self.op, ELEMENTWISE_PLAN_NAMES[k])
-        if check_addresses(&self.plan, data, &failure):
+        if (check_addresses(&self.plan, data, &failure) if self.device < 0
+                else check_device_addresses(&self.plan, data, &failure)):
             raise error_of(&failure, self.op, ELEMENTWISE_PLAN_NAMES, {})
+        if self.device >= 0:
+            cuda_elementwise(&self.plan, data, self.device, <void *><uintptr_t>stream, self.op)
+            return
         with nogil:
             run_elementwise(&self.plan, data, threads)
 
@@ -173,8 +182,11 @@ cdef class ConvPlanObject:
     cdef ConvPlan plan
     cdef Tensor tensors[CONV_TENSORS]
     cdef bint has_bias
+    cdef int device  # index of a GPU; -1 for the CPU
+    cdef CudaConvProblem problem
 
-    def __init__(self, grad_output, input, weight, bias, tuple stride, tuple padding, tuple dilation, groups):
+    def __init__(self, grad_output, input, weight, bias, tuple stride, tuple padding, tuple dilation, groups,
+                 int device=-1):
         cdef ConvSpec spec
         cdef Failure failure
         cdef Tensor *pointers[CONV_TENSORS]
@@ -182,6 +194,7 @@ cdef class ConvPlanObject:
         named = dict(zip(CONV_NAMES, (grad_output, input, weight, bias)))
         fill_conv_spec(&spec, stride, padding, dilation, groups, False)
         self.has_bias = bias is not None
+        self.device = device
         for i in range(CONV_TENSORS):
             pointers[i] = NULL
         for i in range(3 + self.has_bias):
@@ -192,14 +205,20 @@ cdef class ConvPlanObject:
             pointers[i] = &self.tensors[i]
         if plan_conv(&spec, pointers, resolve_threads(None, "conv_backward"), &self.plan, &failure):
             raise error_of(&failure, "conv_backward", CONV_NAMES, named)
+        if device >= 0:
+            prepare_cuda_conv(&self.plan, device, "conv_backward", &self.problem)
+            self.plan.workspace_bytes = cuda_conv_workspace(&self.problem) + CUDA_WORKSPACE_ALIGN
+            require_module(device, cuda_conv_module(self.plan.dtype), "conv_backward")
 
     @property
     def workspace_size(self):
         return self.plan.workspace_bytes
 
-    def calculate(self, workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight):
+    def calculate(self, workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight, stream=0):
+        """stream: the address of a GPU's stream."""
         cdef str op = "conv_backward"
         cdef Failure failure
+        cdef ConvPlan bound
         cdef char *data[CONV_TENSORS]
         cdef char *scratch
         cdef int i, threads = resolve_threads(None, op)
@@ -216,6 +235,12 @@ cdef class ConvPlanObject:
             raise error_of(&failure, op, ("workspace",), {})
         scratch = <char *>cnp.PyArray_DATA(workspace) if isinstance(workspace, cnp.ndarray) \
             else address_in(workspace, op, "workspace")
+        if self.device >= 0:
+            if check_conv_alignment(self.tensors, data, &failure) \
+                    or bind_conv(&self.plan, self.tensors, data, scratch, &bound, &failure):
+                raise error_of(&failure, op, CONV_NAMES, {})
+            launch_conv(&self.problem, data, scratch, self.device, <void *><uintptr_t>stream, op)
+            return
         with nogil:
             i = run_conv_on(&self.plan, self.tensors, data, scratch, threads, &failure)
         if i:

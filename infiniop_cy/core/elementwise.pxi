@@ -31,6 +31,7 @@ ctypedef struct ElementwiseSpec:
 
 
 ctypedef struct ElementwisePlan:
+    int formula
     int dtype        # of the blocks that the kernel sees
     int ndim         # >= 1
     int64_t size
@@ -104,6 +105,7 @@ cdef int check_elementwise(const ElementwiseSpec *spec, const Tensor *out, const
 
 
 cdef void choose_kernel(const ElementwiseSpec *spec, ElementwisePlan *plan) noexcept nogil:
+    plan.formula = spec.formula
     plan.accumulate = spec.accumulate
     plan.parameters = spec.parameters
     plan.kernel = kernels.elementwise[spec.formula][plan.dtype][ACCUMULATE if spec.accumulate else WRITE]

@@ -5,7 +5,7 @@ cdef tuple ELEMENTWISE_NAMES = ("out", "input", "grad_output")
 cdef tuple CONV_NAMES = ("grad_output", "input", "weight", "bias", "grad_input", "grad_weight", "grad_bias",
                          "stride", "padding", "dilation", "groups", "workspace")
 
-cdef cnp.ndarray new_result(const Tensor *like, cnp.ndarray first, cnp.ndarray second, int dtype):
+cdef cnp.ndarray new_result(const Tensor *like, cnp.ndarray first, cnp.ndarray second, int dtype, space):
     """An array of like's shape: in the memory order of the operand that has that shape, else in C order."""
     cdef cnp.ndarray model = None
     cdef object np_dtype
@@ -19,14 +19,16 @@ cdef cnp.ndarray new_result(const Tensor *like, cnp.ndarray first, cnp.ndarray s
     else:
         np_dtype = numpy.dtype(numpy.float32)  # the one promotion to a dtype that neither input has
     np_dtype = np_dtype.newbyteorder("=")
+    if space is not None:
+        return space.new(tuple([like.shape[d] for d in range(like.ndim)]), np_dtype, model)
     if model is not None:
         return numpy.empty_like(model, dtype=np_dtype)
     return numpy.empty(tuple([like.shape[d] for d in range(like.ndim)]), np_dtype)
 
 
 def elementwise(str op, int formula, tuple values, bint promotes, grad_output, input, out, bint accumulate,
-                num_threads, refusal):
-    """One elementwise gradient on NumPy arrays, every layout. Returns out, or a new array."""
+                num_threads, refusal, space=None):
+    """One elementwise gradient on arrays of every layout. Returns out, or a new array. space: where they are."""
     cdef ElementwiseSpec spec
     cdef ElementwisePlan plan
     cdef Failure failure
@@ -35,12 +37,12 @@ def elementwise(str op, int formula, tuple values, bint promotes, grad_output, i
     cdef list arrays = [None, None, None]
     cdef int k, d, result, threads = resolve_threads(num_threads, op)
     fill_spec(&spec, formula, values, promotes, accumulate)
-    named = {"grad_output": input_array(grad_output, op, "grad_output"),
-             "input": input_array(input, op, "input")}
+    named = {"grad_output": input_array(grad_output, op, "grad_output", space),
+             "input": input_array(input, op, "input", space)}
     arrays[GRAD_OUTPUT] = named["grad_output"]
     arrays[INPUT] = named["input"]
     if out is not None:
-        named["out"] = output_array(out, op, "out")
+        named["out"] = out = output_array(out, op, "out", space, accumulate)
     elif accumulate:
         raise status.BadParam(f"{op}: accumulate=True without out, expected an array to add to")
     for k in (INPUT, GRAD_OUTPUT):
@@ -57,7 +59,7 @@ def elementwise(str op, int formula, tuple values, bint promotes, grad_output, i
         fail(&failure, Rule.PARAMETERS_CONTRADICT)
         raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
     if out is None:
-        out = new_result(&tensors[INPUT], arrays[GRAD_OUTPUT], arrays[INPUT], result)
+        out = new_result(&tensors[INPUT], arrays[GRAD_OUTPUT], arrays[INPUT], result, space)
         named["out"] = out
     arrays[OUT] = out
     fill_tensor(&tensors[OUT], arrays[OUT])
@@ -72,13 +74,16 @@ def elementwise(str op, int formula, tuple values, bint promotes, grad_output, i
     while check_addresses(&plan, data, &failure):
         # NumPy's rule: as if nothing overlapped. Each turn replaces one input by a copy.
         k = failure.arg
-        arrays[k] = arrays[k].copy(order="K")
+        arrays[k] = arrays[k].copy(order="K") if space is None else space.copy(arrays[k], op)
         shape = tuple([tensors[OUT].shape[d] for d in range(tensors[OUT].ndim)])
         fill_tensor(&tensors[k], numpy.broadcast_to(arrays[k], shape))
         tensors[k].data = <char *>cnp.PyArray_DATA(arrays[k])
         if plan_elementwise(&spec, &tensors[OUT], &tensors[INPUT], &tensors[GRAD_OUTPUT], &plan, &failure):
             raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
         data[k] = tensors[k].data
+    if space is not None:
+        cuda_elementwise(&plan, data, space.index, <void *><uintptr_t>space.stream, op)
+        return space.result(out)
     with nogil:
         run_elementwise(&plan, data, threads)
     return out
@@ -98,8 +103,8 @@ cdef int fill_conv_spec(ConvSpec *spec, tuple stride, tuple padding, tuple dilat
 
 
 def conv_backward(grad_output, input, weight, tuple stride, tuple padding, tuple dilation, groups, tuple output_mask,
-                  tuple out, bint accumulate, num_threads):
-    """The three gradients of a convolution on NumPy arrays; None where masked out."""
+                  tuple out, bint accumulate, num_threads, space=None):
+    """The three gradients of a convolution; None where masked out. space: where the arrays are."""
     cdef str op = "conv_backward"
     cdef ConvSpec spec
     cdef ConvPlan plan
@@ -114,11 +119,11 @@ def conv_backward(grad_output, input, weight, tuple stride, tuple padding, tuple
     for i in range(CONV_TENSORS):
         tensors[i] = NULL
     for i, value in enumerate((grad_output, input, weight)):
-        named[CONV_NAMES[i]] = input_array(value, op, CONV_NAMES[i])
+        named[CONV_NAMES[i]] = input_array(value, op, CONV_NAMES[i], space)
     results = [None, None, None]
     for i in range(3):
         if output_mask[i] and out[i] is not None:
-            results[i] = output_array(out[i], op, CONV_NAMES[CONV_GRAD_INPUT + i])
+            results[i] = output_array(out[i], op, CONV_NAMES[CONV_GRAD_INPUT + i], space, accumulate)
             named[CONV_NAMES[CONV_GRAD_INPUT + i]] = results[i]
         elif output_mask[i] and accumulate:
             raise status.BadParam(f"{op}: accumulate=True without out[{i}], expected an array to add to")
@@ -136,20 +141,24 @@ def conv_backward(grad_output, input, weight, tuple stride, tuple padding, tuple
     shapes = (named["input"].shape, named["weight"].shape, (named["weight"].shape[0],))
     for i in range(3):
         if output_mask[i] and results[i] is None:
-            results[i] = numpy.empty(shapes[i], named["input"].dtype)
+            results[i] = numpy.empty(shapes[i], named["input"].dtype) if space is None \
+                else space.new(shapes[i], named["input"].dtype, None)
             fill_tensor(&storage[CONV_GRAD_INPUT + i], results[i])
             tensors[CONV_GRAD_INPUT + i] = &storage[CONV_GRAD_INPUT + i]
     while check_conv_addresses(tensors, &failure):
         if failure.rule == Rule.OUTPUTS_OVERLAP:
             raise error_of(&failure, op, CONV_NAMES, named)
         name = CONV_NAMES[failure.against]
-        named[name] = named[name].copy(order="K")
+        named[name] = named[name].copy(order="K") if space is None else space.copy(named[name], op)
         fill_tensor(&storage[failure.against], named[name])
     if plan_conv(&spec, tensors, threads, &plan, &failure):
         raise error_of(&failure, op, CONV_NAMES, named)
     for i in range(CONV_TENSORS):
         if tensors[i] != NULL:
             plan.view[i].data = tensors[i].data
+    if space is not None:
+        cuda_conv(&plan, space, op)
+        return tuple([None if result is None else space.result(result) for result in results])
     workspace = <char *>PyMem_RawMalloc(plan.workspace_bytes)
     if workspace == NULL:
         raise MemoryError(f"{op}: workspace of {plan.workspace_bytes} bytes")

@@ -2,9 +2,9 @@
 //
 // To add one: a struct here with its name and gradient, its name in `formulas` at the end, and its row
 // in operators.py. g is grad_output, x the forward input, p the row's numeric parameters in order, T the type that
-// the result will be stored in (math.h says what may depend on it).
+// the result will be stored in (vector_math.h says what may depend on it).
 #pragma once
-#include "math.h"
+#include "vector_math.h"
 #include "parameters.h"
 
 namespace INFINIOP_ISA {

@@ -10,7 +10,8 @@
 #define INFINIOP_INLINE inline __attribute__((always_inline))
 #endif
 
-#if defined(__SSE2__)
+#if defined(__CUDACC__)  // needs neither
+#elif defined(__SSE2__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>

@@ -35,7 +35,7 @@ typedef enum {
     INFINI_STATUS_INSUFFICIENT_WORKSPACE = 13              /* smaller than the descriptor's workspace size */
 } infiniStatus_t;
 
-/* Kinds of device. This build opens CPU; any other gives DEVICE_TYPE_NOT_SUPPORTED. */
+/* Kinds of device. CPU, and NVIDIA where its driver is; any other gives DEVICE_TYPE_NOT_SUPPORTED. */
 typedef enum {
     INFINI_DEVICE_CPU = 0,
     INFINI_DEVICE_NVIDIA = 1,

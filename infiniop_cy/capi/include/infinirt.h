@@ -1,10 +1,11 @@
-/* The runtime calls around an operator. Only the CPU so far: its memory is the host's and nothing is asynchronous. */
+/* The runtime calls around an operator, for the CPU, whose memory is the host's and where nothing is asynchronous, and for
+   NVIDIA GPUs, through the driver libcuda.so.1 where the machine has one. */
 #ifndef INFINIRT_H
 #define INFINIRT_H
 
 #include "infinicore.h"
 
-/* Direction of a copy; on the CPU all are the same. */
+/* Direction of a copy; D is the current device. On the CPU all are the same. */
 typedef enum {
     INFINIRT_MEMCPY_H2H = 0,
     INFINIRT_MEMCPY_H2D = 1,
@@ -27,16 +28,16 @@ __C __export infiniStatus_t infinirtSetDevice(infiniDevice_t device, int device_
 /* Either pointer may be NULL. */
 __C __export infiniStatus_t infinirtGetDevice(infiniDevice_t *device_ptr, int *device_id_ptr);
 
-/* Wait for the current device. On the CPU every call has finished when it returns. */
+/* Wait for the current device. On the CPU every call has finished when it returns. INTERNAL_ERROR: an earlier call failed. */
 __C __export infiniStatus_t infinirtDeviceSynchronize(void);
 
-/* `size` bytes, aligned to 64. NULL_POINTER, INTERNAL_ERROR (out of memory). */
+/* `size` bytes on the current device, aligned to 64. NULL_POINTER, INTERNAL_ERROR (out of memory). */
 __C __export infiniStatus_t infinirtMalloc(void **p_ptr, size_t size);
 
-/* NULL is allowed. */
+/* Memory of the current device. NULL is allowed. INTERNAL_ERROR. */
 __C __export infiniStatus_t infinirtFree(void *ptr);
 
-/* NULL_POINTER (unless size is 0), BAD_PARAM (no such kind). The ranges must not overlap. */
+/* NULL_POINTER (unless size is 0), BAD_PARAM (no such kind), INTERNAL_ERROR. The ranges must not overlap. */
 __C __export infiniStatus_t infinirtMemcpy(void *dst, const void *src, size_t size, infinirtMemcpyKind_t kind);
 
 #endif

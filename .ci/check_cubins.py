@@ -1,0 +1,42 @@
+"""Does nvcc compile every kernel for every architecture, without spilling a register?    python check_cubins.py NVCC"""
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+from infiniop_cy.core import _core
+from infiniop_cy.dtypes import STORAGE
+
+CAPABILITIES = (75, 80, 90)
+
+
+def compile_module(nvcc, name, dtype, capability):
+    """(what, problems, most registers of a kernel)"""
+    _, source, options, folders = _core.cuda_build_request(name, dtype, capability)
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        ran = subprocess.run(
+            [nvcc, "--cubin", f"-arch=sm_{capability}", *options, *(f"-I{folder}" for folder in folders), "-Xptxas",
+             "-v", source, "-o", file.name], capture_output=True, text=True, check=False)
+    text = ran.stdout + ran.stderr
+    what = f"{name} {dtype} sm_{capability}"
+    if ran.returncode:
+        return what, [text], 0
+    problems = [line.strip() for line in text.splitlines() if re.search(r"warning|[1-9]\d* bytes (spill|stack)", line)]
+    return what, problems, max(map(int, re.findall(r"Used (\d+) registers", text)))
+
+
+def main(nvcc):
+    jobs = [(nvcc, name, dtype, capability) for name in [*_core.formula_names(), "conv_backward"] for dtype in STORAGE
+            for capability in CAPABILITIES]
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda job: compile_module(*job), jobs))
+    bad = [(what, problem) for what, problems, _ in results for problem in problems]
+    for what, problem in bad:
+        print(f"{what}: {problem}")
+    print(f"{len(results)} modules, at most {max(most for _, _, most in results)} registers, {len(bad)} problems")
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

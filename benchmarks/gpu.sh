@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# All that a machine with an NVIDIA GPU has to show, in one call of under ten minutes: builds the library, runs the test suite
+# on the GPU, compute-sanitizer on small shapes, and the benchmark beside torch.
+#
+#   benchmarks/gpu.sh [OUT]      results go to OUT, by default benchmarks/results
+#   WHEELS=folder                wheels of PyCUDA and what it needs, for a machine without network
+#   PYTHON=python3               one that has torch, numpy, Cython, setuptools, pytest, hypothesis, mpmath and ml_dtypes
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=${1:-benchmarks/results}
+python=${PYTHON:-python3}
+mkdir -p "$out"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+step() { printf '\n=== %s   [%d s]\n' "$*" "$SECONDS"; }
+
+step "install"
+if [[ -n ${WHEELS:-} ]]; then
+    "$python" -m pip install -q --no-index --no-deps --no-compile --target "$scratch/site" "$WHEELS"/*.whl
+    export PYTHONPATH=$scratch/site:${PYTHONPATH:-}
+fi
+"$python" setup.py -q build_ext --inplace >"$scratch/build.log" 2>&1 || { tail -40 "$scratch/build.log"; exit 1; }
+export PYTHONPATH=$PWD:${PYTHONPATH:-}
+"$python" -c "import infiniop_cy as iop, json; from infiniop_cy.config import config; print(json.dumps(config(), indent=1))" |
+    tee "$out/gpu-config.json"
+
+step "kernels"
+"$python" - <<'PYTHON'
+# Compile all of them now, side by side; the tests would do it one after the other.
+from concurrent.futures import ThreadPoolExecutor
+from infiniop_cy.backends.cuda_build import cubin
+from infiniop_cy.core import _core
+from infiniop_cy.dtypes import STORAGE
+capability = _core.device_capability(0)
+jobs = [(name, dtype) for name in [*_core.formula_names(), "conv_backward"] for dtype in STORAGE]
+with ThreadPoolExecutor(8) as pool:
+    sizes = list(pool.map(lambda job: len(cubin("gpu.sh", *job, capability)), jobs))
+print(f"{len(jobs)} modules, {sum(sizes)} bytes, compute capability {capability / 10}")
+PYTHON
+
+step "tests on the GPU"
+parallel=$("$python" -c "import importlib.util as u; print('-n 8' if u.find_spec('xdist') else '')")
+# shellcheck disable=SC2086
+timeout 240 "$python" -m pytest --device=cuda $parallel -p no:cacheprovider 2>&1 | tail -40 | tee "$out/gpu-tests.txt" || true
+
+step "compute-sanitizer"
+if command -v compute-sanitizer >/dev/null; then
+    for tool in memcheck racecheck; do
+        timeout 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$python" -m pytest --device=cuda -p no:cacheprovider \
+            tests/test_conformance.py tests/test_conv.py -x \
+            -k "(test_layout and 4-d and float32) or (test_exact and (2d-groups or tiny-images-stride))" 2>&1 | tail -8 |
+            tee "$out/gpu-$tool.txt" || echo "$tool did not pass" | tee -a "$out/gpu-$tool.txt"
+    done
+else
+    echo "not run: compute-sanitizer is not on PATH"
+fi
+
+step "benchmark"
+left=$((560 - SECONDS))
+"$python" benchmarks/gpu.py --seconds $((left - 20)) --json "$out/gpu.json" 2>&1 | tee "$out/gpu-benchmark.txt"
+step "done"

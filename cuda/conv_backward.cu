@@ -1,0 +1,63 @@
+// The gradients of a convolution, for one dtype: -DINFINIOP_T=float. The core's cuda_conv.h plans and launches; names
+// are its cuda_conv_kernel_names.
+//
+// No result depends on strides, on the device or on which other gradients are wanted; an element's sum runs in an order
+// that its sizes alone decide.
+#include "conv_direct.cuh"
+#include "conv_grad_bias.cuh"
+#include "conv_grad_input.cuh"
+#include "conv_grad_weight.cuh"
+
+using namespace INFINIOP_ISA;
+
+namespace {
+
+constexpr int arithmetic = sizeof(T) == 2 ? CUDA_CONV_16_BIT : sizeof(T) == 4 ? CUDA_CONV_FLOAT : CUDA_CONV_DOUBLE;
+enum { LARGE, SMALL };
+
+}  // namespace
+
+// weight[co, ci, k] to packed[group][k][co][ci]
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) pack_weight(const CudaConvGradInput a) {
+    pack_weight_block(a);
+}
+
+// grad_input[n, ci, i] = sum over k, co of packed[k][co][ci] * grad_output[n, co, o]
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_large(const CudaConvGradInput a) {
+    grad_input_tile<Tile<arithmetic, LARGE, false>>(a);
+}
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_small(const CudaConvGradInput a) {
+    grad_input_tile<Tile<arithmetic, SMALL, false>>(a);
+}
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_tf32(const CudaConvGradInput a) {
+    if constexpr (arithmetic == CUDA_CONV_FLOAT) grad_input_tile<Tile<CUDA_CONV_TF32, LARGE, false>>(a);
+}
+// The same, from weight itself.
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) grad_input_direct(const CudaConvGradInput a) {
+    if (a.conv.wide) grad_input_elements<int64_t>(a);
+    else grad_input_elements<int>(a);
+}
+
+// slots[unit][group][co][ci, k] or total[group][co][ci, k] = sum over o of grad_output[n, co, o] * input[n, ci, i]
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_weight_large(const CudaConvGradWeight a) {
+    grad_weight_tile<Tile<arithmetic, LARGE, true>>(a);
+}
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_weight_small(const CudaConvGradWeight a) {
+    grad_weight_tile<Tile<arithmetic, SMALL, true>>(a);
+}
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_weight_tf32(const CudaConvGradWeight a) {
+    if constexpr (arithmetic == CUDA_CONV_FLOAT) grad_weight_tile<Tile<CUDA_CONV_TF32, LARGE, true>>(a);
+}
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 3) grad_weight_direct(const CudaConvGradWeight a) {
+    if (a.conv.wide) grad_weight_elements<int64_t>(a);
+    else grad_weight_elements<int>(a);
+}
+
+// grad_weight[co, ci, k] = old + sum over units of slots[unit][group][co][ci, k]
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) reduce(const CudaConvGradWeight a) { reduce_element(a); }
+
+// grad_bias[co] = sum over n, o of grad_output[n, co, o]
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BIAS_BLOCK) sum_bias(const CudaConvGradBias a) {
+    if (a.conv.wide) grad_bias_channel<int64_t>(a);
+    else grad_bias_channel<int>(a);
+}

@@ -1,0 +1,121 @@
+// Sums without tiles: for few channels in a group, where tiles would be mostly padding; for sizes beyond 32 bits; and
+// for the elements of grad_input that weights which are not finite reach. I counts pixels.
+#pragma once
+#include "conv_geometry.cuh"
+
+namespace INFINIOP_ISA {
+namespace {
+
+// The output pixel from which tap k reaches an input pixel, along one axis; -1 for none.
+template <class I> INFINIOP_INLINE I output_of(const CudaConvAxis &a, I pixel, I k) {
+    I shifted = pixel + I(a.before) - k * I(a.dilation), output = shifted;
+    if (shifted < 0) return -1;
+    if (a.stride != 1) {
+        output = shifted / I(a.stride);
+        if (output * I(a.stride) != shifted) return -1;
+    }
+    return output < I(a.size_out) ? output : -1;
+}
+
+// grad_input[n, ci, pixel] = sum over k, co of grad_output[n, co, o] * weight[co, ci, k], of terms that exist;
+// nonfinite: whether one of those weights is inf or NaN.
+template <class I>
+INFINIOP_INLINE S input_sum(const CudaConv &c, int64_t n, int64_t group, int64_t ci, const I *pixel, bool &nonfinite) {
+    const CudaConvView &gv = c.view[CUDA_CONV_GRAD_OUTPUT], &wv = c.view[CUDA_CONV_WEIGHT];
+    const T *g = (const T *)gv.data + n * gv.n + group * c.cout * gv.channel;
+    const T *w = (const T *)wv.data + group * c.cout * wv.n + ci * wv.channel;
+    S sum = 0;
+    I k[3], o[3];
+    nonfinite = false;
+    for (k[0] = 0; k[0] < I(c.axis[0].kernel); k[0]++) {
+        if ((o[0] = output_of<I>(c.axis[0], pixel[0], k[0])) < 0) continue;
+        for (k[1] = 0; k[1] < I(c.axis[1].kernel); k[1]++) {
+            if ((o[1] = output_of<I>(c.axis[1], pixel[1], k[1])) < 0) continue;
+            for (k[2] = 0; k[2] < I(c.axis[2].kernel); k[2]++) {
+                if ((o[2] = output_of<I>(c.axis[2], pixel[2], k[2])) < 0) continue;
+                const T *from = g + offset(gv, o), *tap = w + offset(wv, k);
+                for (int64_t co = 0; co < c.cout; co++, from += gv.channel, tap += wv.n) {
+                    S weight = to_compute(*tap);
+                    nonfinite |= !(weight - weight == 0);
+                    sum = mul_add(to_compute(*from), weight, sum);
+                }
+            }
+        }
+    }
+    return sum;
+}
+
+// A thread per element of grad_input.
+template <class I> INFINIOP_INLINE void grad_input_elements(const CudaConvGradInput &a) {
+    const CudaConv &c = a.conv;
+    const CudaConvView &v = c.view[CUDA_CONV_GRAD_INPUT];
+    const int64_t channels = c.groups * c.cin;
+    int64_t n = block_number(a.first_block) * CUDA_CONV_BLOCK + threadIdx.x, channel = 0;
+    I pixel[3];
+    if (a.channels_innermost) channel = take(n, channels);
+    for (int d = 2; d >= 0; d--) pixel[d] = I(take(n, c.axis[d].size_in));
+    if (!a.channels_innermost) channel = take(n, channels);
+    if (n >= c.batch) return;
+    T *to = (T *)v.data + n * v.n + channel * v.channel + offset(v, pixel);
+    int64_t group = channel, ci = take(group, c.cin);
+    bool nonfinite;
+    S value = input_sum<I>(c, n, group, ci, pixel, nonfinite);
+    if (c.accumulate) value = to_compute(*to) + value;
+    *to = from_compute<T>(value);
+}
+
+INFINIOP_INLINE S warp_sum(S v) {
+    for (int lane = CUDA_CONV_WARP / 2; lane; lane /= 2) v += __shfl_xor_sync(~0u, v, lane);
+    return v;
+}
+
+// grad_weight[co, ci, k] over one unit, by a warp: lane i sums pixels i, i + 32, ..., then a tree over the lanes.
+// g, x: of this co, and of ci where output pixel 0 meets it under k; start: that input pixel.
+template <class I>
+INFINIOP_INLINE S weight_sum(const CudaConv &c, const Unit &unit, const T *g, const T *x, const I *start) {
+    const CudaConvView &gv = c.view[CUDA_CONV_GRAD_OUTPUT], &xv = c.view[CUDA_CONV_INPUT];
+    const Sizes<I> sizes(c);
+    int64_t n = unit.flat;
+    const I first = I(take(n, c.pixels_out)), end = first + I(unit.length);
+    g += n * gv.n, x += n * xv.n;
+    S sum = 0;
+    for (I p = first + threadIdx.x % CUDA_CONV_WARP; p < end; p += CUDA_CONV_WARP) {
+        I o[3], i[3], rest = p;
+        for (int d = 2; d >= 0; d--) {
+            o[d] = take(rest, c.axis[d].size_out, c.axis[d].out);
+            i[d] = start[d] + o[d] * I(c.axis[d].stride);
+        }
+        S there = inside(i, sizes.in) ? to_compute(x[offset(xv, i)]) : S(0);  // 0 is data: 0 * inf is NaN
+        sum = mul_add(to_compute(g[offset(gv, o)]), there, sum);
+    }
+    return warp_sum(sum);
+}
+
+// A warp per element of grad_weight, and per unit or for all of them.
+template <class I> INFINIOP_INLINE void grad_weight_elements(const CudaConvGradWeight &a) {
+    const CudaConv &c = a.conv;
+    const CudaConvView &gv = c.view[CUDA_CONV_GRAD_OUTPUT], &xv = c.view[CUDA_CONV_INPUT];
+    const int64_t size = c.groups * a.rows * a.columns;
+    int64_t unit = block_number(a.first_block), element = take(unit, a.column_tiles);
+    element = element * (CUDA_CONV_BLOCK / CUDA_CONV_WARP) + threadIdx.x / CUDA_CONV_WARP;
+    if (element >= size) return;
+    int64_t channel = element;  // co, counted over the groups
+    int64_t ci = take(channel, a.columns), group = channel;
+    I start[3];
+    for (int d = 2; d >= 0; d--) start[d] = I(take(ci, c.axis[d].kernel) * c.axis[d].dilation - c.axis[d].before);
+    take(group, c.cout);
+    const T *g = (const T *)gv.data + channel * gv.channel;
+    const T *x = (const T *)xv.data + (group * c.cin + ci) * xv.channel;
+    const bool writes = threadIdx.x % CUDA_CONV_WARP == 0;
+    if (a.mode == CUDA_CONV_EACH) {
+        S sum = weight_sum<I>(c, Unit(a.units, a.first_unit + unit), g, x, start);
+        if (writes) ((S *)a.slots)[unit * size + element] = sum;
+        return;
+    }
+    S *to = (S *)a.total + element, total = a.continues ? *to : S(0);
+    for (int64_t u = 0; u < a.wave; u++) total += weight_sum<I>(c, Unit(a.units, a.first_unit + u), g, x, start);
+    if (writes) *to = total;
+}
+
+}  // namespace
+}  // namespace INFINIOP_ISA

@@ -1,0 +1,220 @@
+// grad_input by tiles: input channels by the input pixels of a phase, counted over the batch, summed over (tap, co).
+//   grad_input[n, ci, i] = sum over k, co of weight[co, ci, k] * grad_output[n, co, (i + before - k*dilation) / stride]
+// All pixels of a phase meet the same taps, so no product is with a pixel between two windows.
+#pragma once
+#include "conv_direct.cuh"
+#include "conv_tensor_cores.cuh"
+
+namespace INFINIOP_ISA {
+namespace {
+
+// Weights as [group][tap][co][ci], so that a tile's rows lie side by side. inf and NaN become 0: they would meet the
+// zeros that stand for pixels outside.
+INFINIOP_INLINE void pack_weight_block(const CudaConvGradInput &a) {
+    const CudaConv &c = a.conv;
+    const CudaConvView &v = c.view[CUDA_CONV_WEIGHT];
+    constexpr int rows = CUDA_CONV_PACK_ROWS, depth = CUDA_CONV_PACK_DEPTH;
+    const int64_t number = block_number(a.first_block);
+    int64_t group = number;
+    const int64_t first_co = take(group, a.depth / depth) * depth, tap = take(group, c.taps);
+    const int64_t ci = take(group, a.rows / rows) * rows + threadIdx.x % rows;
+    int64_t rest = tap, k[3];
+    for (int d = 2; d >= 0; d--) k[d] = take(rest, c.axis[d].kernel);
+    const T *from = (const T *)v.data + group * c.cout * v.n + ci * v.channel + offset(v, k);
+    T *to = (T *)a.packed + ((group * c.taps + tap) * a.depth) * a.rows + ci;
+    __shared__ int nonfinite;
+    if (threadIdx.x == 0) nonfinite = 0;
+    __syncthreads();
+    for (int i = threadIdx.x / rows; i < depth; i += CUDA_CONV_BLOCK / rows) {
+        int64_t co = first_co + i;
+        T weight = ci < c.cin && co < c.cout ? from[co * v.n] : T{};
+        S value = to_compute(weight);
+        if (!(value - value == 0)) {
+            nonfinite = 1;
+            weight = T{};
+        }
+        to[co * a.rows] = weight;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) a.nonfinite[number] = nonfinite;
+}
+
+// What a block computes: a tile of input channels by pixels of a phase, from `row` and `first` on. Pixels are counted
+// over the batch.
+struct InputBlock {
+    int64_t row, first, group;
+    AxisPhase axis[3];
+};
+
+template <class Tile> INFINIOP_INLINE void write_block(InputBlock &block, const CudaConvGradInput &a) {
+    int64_t number = block_number(a.first_block);
+    block.row = take(number, a.row_tiles) * Tile::rows;
+    block.first = take(number, a.column_tiles) * Tile::columns;
+    for (int d = 2; d >= 0; d--) block.axis[d] = axis_phase(a.conv.axis[d], int(take(number, a.conv.axis[d].phases)));
+    block.group = number;
+}
+
+// A pixel of the phase: its sample and where it is there.
+struct PhasePixel {
+    int64_t n;
+    int at[3];
+    INFINIOP_INLINE PhasePixel(const InputBlock &block, int column) : n(block.first + column) {
+        for (int d = 2; d >= 0; d--) at[d] = int(take(n, block.axis[d].size));
+    }
+};
+
+// A column: which output pixel the phase's first tap meets, far outside for a pixel past the last, and where channel 0
+// of the group is there.
+struct alignas(16) InputColumn {
+    int64_t g;
+    int output[3], padding;
+};
+
+INFINIOP_INLINE void write_column(InputColumn &column, const CudaConv &c, const InputBlock &block, int number) {
+    const CudaConvView &v = c.view[CUDA_CONV_GRAD_OUTPUT];
+    const PhasePixel pixel(block, number);
+    for (int d = 0; d < 3; d++) column.output[d] = block.axis[d].output + pixel.at[d];
+    column.g = pixel.n * v.n + block.group * c.cout * v.channel + offset(v, column.output);
+    if (pixel.n >= c.batch) column.output[0] = INT32_MIN / 2;
+}
+
+// Walks over (tap, co) in steps of a panel's depth. A thread fills panel b for one pixel.
+template <class Tile> struct InputPanels {
+    static constexpr int lanes = 16 / sizeof(T), a_row = Tile::rows / lanes, a_vectors = a_row * Tile::depth;
+    static constexpr int a_count = (a_vectors + CUDA_CONV_BLOCK - 1) / CUDA_CONV_BLOCK;
+    static constexpr int b_step = CUDA_CONV_BLOCK / Tile::columns, b_count = Tile::depth / b_step;
+    typedef Vector<T, lanes> Lanes;
+    const T *pixel, *weights;
+    int tap[3], co;
+    int left;  // output channels; none where the tap meets no pixel
+    Lanes a_values[a_count];
+    T b_values[b_count];
+
+    INFINIOP_INLINE void start_tap(const CudaConvGradInput &a, const InputBlock &block, const InputColumn &column) {
+        const CudaConv &c = a.conv;
+        const CudaConvView &v = c.view[CUDA_CONV_GRAD_OUTPUT];
+        const int first = threadIdx.x / Tile::columns;
+        int64_t number = block.group, g = column.g + first * v.channel;
+        bool there = true;
+        for (int d = 0; d < 3; d++) {
+            int back = tap[d] * int(c.axis[d].hop);
+            there &= unsigned(column.output[d] - back) < unsigned(c.axis[d].size_out);
+            g -= back * v.space[d];
+            number = number * c.axis[d].kernel + block.axis[d].tap + tap[d] * c.axis[d].period;
+        }
+        co = 0;
+        left = there ? int(c.cout) - first : 0;
+        pixel = data_of<const T>(c, CUDA_CONV_GRAD_OUTPUT) + g;
+        weights = (const T *)a.packed + number * a.depth * a.rows + block.row;
+    }
+    INFINIOP_INLINE void fetch(const CudaConvGradInput &a, const InputBlock &block, const InputColumn &column) {
+        const int64_t step = b_step * a.conv.view[CUDA_CONV_GRAD_OUTPUT].channel;
+#pragma unroll
+        for (int i = 0; i < a_count; i++) {
+            int v = threadIdx.x + i * CUDA_CONV_BLOCK;
+            if (a_vectors % CUDA_CONV_BLOCK == 0 || v < a_vectors)
+                a_values[i] = *(const Lanes *)(weights + v / a_row * a.rows + v % a_row * lanes);
+        }
+#pragma unroll
+        for (int i = 0; i < b_count; i++, pixel += step) b_values[i] = i * b_step < left - co ? *pixel : T{};
+        co += Tile::depth;
+        weights += Tile::depth * a.rows;
+        if (co < a.conv.cout) return;
+        for (int d = 2; d >= 0; d--) {
+            if (++tap[d] < block.axis[d].taps) break;
+            tap[d] = 0;
+        }
+        start_tap(a, block, column);
+    }
+    INFINIOP_INLINE void commit(T *panel_a, T *panel_b) {
+#pragma unroll
+        for (int i = 0; i < a_count; i++) {
+            int v = threadIdx.x + i * CUDA_CONV_BLOCK;
+#pragma unroll
+            for (int j = 0; j < lanes; j++) a_values[i].lane[j] = Tile::prepare(a_values[i].lane[j]);
+            if (a_vectors % CUDA_CONV_BLOCK == 0 || v < a_vectors)
+                *(Lanes *)(panel_a + Tile::a_at(v / a_row, v % a_row * lanes)) = a_values[i];
+        }
+#pragma unroll
+        for (int i = 0; i < b_count; i++)
+            panel_b[Tile::b_at(threadIdx.x / Tile::columns + i * b_step, threadIdx.x % Tile::columns)] =
+                Tile::prepare(b_values[i]);
+    }
+};
+
+template <class Tile> INFINIOP_INLINE void grad_input_tile(const CudaConvGradInput &a) {
+    static_assert(!Tile::k_innermost, "weights are packed along ci");
+    constexpr int panels = 2 * (Tile::a_size + Tile::b_size) * sizeof(T);
+    constexpr int pitch = Tile::columns + 16 / sizeof(S);
+    constexpr int rounds = Tile::rows * pitch * sizeof(S) > 40 * 1024 ? 2 : 1, round_rows = Tile::rows / rounds;
+    constexpr int stage_bytes = round_rows * pitch * sizeof(S);
+    alignas(32) __shared__ unsigned char memory[panels > stage_bytes ? panels : stage_bytes];
+    const CudaConv &c = a.conv;
+
+    __shared__ InputBlock block;
+    __shared__ InputColumn columns[Tile::columns];
+    __shared__ int nonfinite;
+    if (threadIdx.x == 0) {
+        write_block<Tile>(block, a);
+        nonfinite = 0;
+    }
+    __syncthreads();
+    int64_t pixels = c.batch;
+    for (int d = 0; d < 3; d++) pixels *= block.axis[d].size;
+    if (block.first >= pixels) return;  // a phase of fewer than the largest
+    if (threadIdx.x < Tile::columns) write_column(columns[threadIdx.x], c, block, threadIdx.x);
+    __syncthreads();
+
+    T *panel_a = (T *)memory, *panel_b = panel_a + 2 * Tile::a_size;
+    Tile sums;
+    sums.clear();
+    const int number = threadIdx.x % Tile::columns, taps = block.axis[0].taps * block.axis[1].taps * block.axis[2].taps;
+    const int steps = (int(c.cout) + Tile::depth - 1) / Tile::depth * taps;
+    if (steps) {
+        InputPanels<Tile> next = {};
+        next.start_tap(a, block, columns[number]);
+        next.fetch(a, block, columns[number]);
+        next.commit(panel_a, panel_b);
+        __syncthreads();
+        for (int s = 0; s < steps; s++) {
+            const int now = s & 1;
+            if (s + 1 < steps) next.fetch(a, block, columns[number]);
+            sums.multiply(panel_a + now * Tile::a_size, panel_b + now * Tile::b_size);
+            if (s + 1 < steps) next.commit(panel_a + (1 - now) * Tile::a_size, panel_b + (1 - now) * Tile::b_size);
+            __syncthreads();
+        }
+    }
+
+    const int64_t flags = c.taps * (a.depth / CUDA_CONV_PACK_DEPTH);  // of PACK_ROWS rows
+    const int32_t *flag = a.nonfinite + (block.group * a.rows + block.row) / CUDA_CONV_PACK_ROWS * flags;
+    for (int64_t i = threadIdx.x; i < Tile::rows / CUDA_CONV_PACK_ROWS * flags; i += CUDA_CONV_BLOCK)
+        if (flag[i]) nonfinite = 1;
+
+    const CudaConvView &v = c.view[CUDA_CONV_GRAD_INPUT];
+    const PhasePixel at(block, number);
+    S *stage = (S *)memory;
+    int pixel[3];
+    for (int d = 0; d < 3; d++) pixel[d] = block.axis[d].first + at.at[d] * int(c.axis[d].stride);
+    T *out = (T *)v.data + at.n * v.n + block.group * c.cin * v.channel + offset(v, pixel);
+#pragma unroll 1
+    for (int round = 0; round < rounds; round++) {
+        if (round) __syncthreads();
+        sums.store(stage, pitch, round * round_rows, round_rows);
+        __syncthreads();
+        for (int i = threadIdx.x / Tile::columns; i < round_rows; i += CUDA_CONV_BLOCK / Tile::columns) {
+            const int64_t ci = block.row + round * round_rows + i;
+            if (at.n >= c.batch || ci >= c.cin) break;
+            S value = stage[i * pitch + number];
+            if (nonfinite) {
+                bool reached;
+                S exact = input_sum<int>(c, at.n, block.group, ci, pixel, reached);
+                if (reached) value = exact;
+            }
+            if (c.accumulate) value = to_compute(out[ci * v.channel]) + value;
+            out[ci * v.channel] = from_compute<T>(value);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace INFINIOP_ISA

@@ -1,0 +1,81 @@
+"""NVIDIA GPUs: PyCUDA finds the device and builds the kernels, the core checks, plans and launches."""
+from infiniop_cy.backends import cuda_arrays
+from infiniop_cy.backends.cuda_context import current
+from infiniop_cy.backends.cuda_spaces import DeviceSpace, HostSpace
+from infiniop_cy.core import _core
+from infiniop_cy.status import BadParam
+
+
+class DevicePlan:
+    """A plan of the core, given device arrays or addresses."""
+
+    def __init__(self, op, index, plan, names):
+        self._op, self._index, self._plan, self._names = op, index, plan, names
+
+    @property
+    def workspace_size(self):
+        return self._plan.workspace_size
+
+    def calculate(self, *values, stream=None):
+        stream = cuda_arrays.stream_address(stream, self._op)
+        operands = [self._operand(value, name, stream) for value, name in zip(values, self._names)]
+        self._plan.calculate(*operands, stream=stream)
+
+    def _operand(self, value, name, stream):
+        """None, an address, or a header of the device array; its own stream is the caller's business."""
+        if value is None or (hasattr(value, "__index__") and not hasattr(value, "shape")):
+            return value
+        what = f"{self._op}: {name}"
+        if not cuda_arrays.is_device_array(value):
+            if hasattr(value, "__array_interface__"):
+                raise BadParam(f"{what} is in the host's memory, expected an array on cuda:{self._index} or an address")
+            raise TypeError(f"{what} is a {type(value).__name__}, expected an array or an address")
+        d = cuda_arrays.describe(value, what, stream)
+        where = _core.device_of(d.address) if d.address else -1
+        if where not in (-1, self._index):
+            raise BadParam(f"{what} is on cuda:{where}, expected cuda:{self._index}")
+        return _core.device_header(d.address, d.shape, d.strides, d.dtype, d.writable, d.owner)
+
+
+class Backend:
+    """One device; index None: the device where the arrays of a call lie."""
+
+    def __init__(self, index):
+        self.index = index
+
+    def _space(self, op, **arrays):
+        if any(cuda_arrays.is_device_array(value) for value in arrays.values()):
+            return DeviceSpace(self.index, op, arrays)
+        return HostSpace(self.index or 0, op, arrays)
+
+    def elementwise(self, op, formula, values, promotes, grad_output, input, out, accumulate, num_threads, refusal):
+        with self._space(op, grad_output=grad_output, input=input, out=out) as space:
+            return _core.elementwise(op, formula, values, promotes, grad_output, input, out, accumulate, num_threads,
+                                     refusal, space)
+
+    def conv_backward(self, grad_output, input, weight, stride, padding, dilation, groups, output_mask, out, accumulate,
+                      num_threads):
+        outs = {f"out[{i}]": value for i, value in enumerate(out)}
+        with self._space("conv_backward", grad_output=grad_output, input=input, weight=weight, **outs) as space:
+            return _core.conv_backward(grad_output, input, weight, stride, padding, dilation, groups, output_mask, out,
+                                       accumulate, num_threads, space)
+
+    def ElementwisePlan(self, op, *arguments):
+        plan = _core.ElementwisePlanObject(op, *arguments, device=self.index)
+        return DevicePlan(op, self.index, plan, ("workspace", "grad_input", "input", "grad_output"))
+
+    def ConvPlan(self, *arguments):
+        plan = _core.ConvPlanObject(*arguments, device=self.index)
+        return DevicePlan("conv_backward", self.index, plan,
+                          ("workspace", "grad_input", "grad_weight", "grad_bias", "grad_output", "input", "weight"))
+
+    def empty_workspace(self, size):
+        """A GPUArray of so many bytes."""
+        from pycuda import gpuarray
+        with current(self.index):
+            return gpuarray.empty(size, "uint8")
+
+    @staticmethod
+    def shape_of(value):
+        import numpy as np
+        return tuple(value.shape) if hasattr(value, "shape") else np.shape(value)

@@ -1,0 +1,187 @@
+# Python's side of a GPU: NumPy headers over device memory, the stream and the memory of a call, kernels that are built when
+# first needed.
+
+def device_header(address, tuple shape, tuple strides, cnp.dtype dtype, bint writable, owner):
+    """An ndarray over device memory: shape, strides (bytes), dtype and address for the checks; its data cannot be read.
+    An address of 0 is for empty arrays alone: raises NullPointer for any other."""
+    cdef cnp.npy_intp lengths[MAX_NDIM]
+    cdef cnp.npy_intp steps[MAX_NDIM]
+    cdef int d
+    cdef cnp.ndarray header
+    if len(shape) > MAX_NDIM:
+        raise status.BadTensorShape(f"{len(shape)} dimensions, expected at most {MAX_NDIM}")
+    for d in range(len(shape)):
+        lengths[d] = shape[d]
+        steps[d] = strides[d]
+    if address == 0:
+        if 0 not in shape:
+            raise status.NullPointer("an array that is not empty is at address 0")
+        address = CUDA_WORKSPACE_ALIGN  # NumPy takes 0 as a wish for memory of its own
+    Py_INCREF(dtype)  # which NewFromDescr steals
+    header = PyArray_NewFromDescr(<PyTypeObject *>cnp.ndarray, dtype, <int>len(shape), lengths, steps,
+                                  <void *><uintptr_t>address, cnp.NPY_ARRAY_WRITEABLE if writable else 0, None)
+    cnp.PyArray_UpdateFlags(header, cnp.NPY_ARRAY_UPDATE_ALL)
+    cnp.set_array_base(header, owner)
+    return header
+
+
+cdef int check_driver(int code, str op) except -1:
+    cdef const char *name
+    cdef const char *text
+    if code:
+        cuda_explain(code, &name, &text)
+        raise status.InternalError(f"{op}: {name.decode()}: {text.decode()}")
+    return 0
+
+
+def device_of(address):
+    """Index of the GPU that an address belongs to; -1 for one in the host's memory."""
+    return cuda_device_of(<void *><uintptr_t>address)
+
+
+def device_capability(int index):
+    """90 for compute capability 9.0."""
+    cdef CudaDevice *device
+    check_driver(cuda_open(index, &device), "Handle")
+    return device.capability
+
+
+cdef class DeviceCall:
+    """The stream of one call on one GPU, and the memory that it borrows until done; nothing here waits."""
+    cdef readonly int index
+    cdef void *queue
+    cdef list borrowed
+
+    def __init__(self, int index, stream):
+        self.index = index
+        self.queue = <void *><uintptr_t>stream
+        self.borrowed = []
+
+    @property
+    def stream(self):
+        return <uintptr_t>self.queue
+
+    def borrow(self, size_t size, str op):
+        """The address of `size` bytes, given back by close() in the stream's order."""
+        cdef void *address = NULL
+        cdef int code = cuda_enter(self.index)
+        if not code:
+            code = cuda_allocate(&address, size if size else 1, self.queue)
+            cuda_leave()
+        if code == 2:
+            raise MemoryError(f"{op}: {size} bytes of device memory")
+        check_driver(code, op)
+        self.borrowed.append(<uintptr_t>address)
+        return <uintptr_t>address
+
+    def copy(self, cnp.ndarray header, str op):
+        """The same view of a copy of the memory that it spans."""
+        cdef int64_t low, high
+        cdef Tensor tensor
+        cdef int code
+        fill_tensor(&tensor, header)
+        tensor_extent(tensor.ndim, tensor.shape, tensor.strides, header.itemsize, &low, &high)
+        address = self.borrow(high - low, op)
+        code = cuda_enter(self.index)
+        if not code:
+            code = cuda_copy(<void *><uintptr_t>address, tensor.data + low, high - low, self.queue)
+            cuda_leave()
+        check_driver(code, op)
+        return device_header(address - low, (<object>header).shape, (<object>header).strides, header.dtype, True, self)
+
+    def follow(self, other, str op):
+        """From here on, the call's stream waits for what `other` was given so far."""
+        cdef int code = cuda_enter(self.index)
+        if not code:
+            code = cuda_follow(self.queue, <void *><uintptr_t>other)
+            cuda_leave()
+        check_driver(code, op)
+
+    def lead(self, other, str op):
+        """`other` waits for what the call's stream was given so far."""
+        cdef int code = cuda_enter(self.index)
+        if not code:
+            code = cuda_follow(<void *><uintptr_t>other, self.queue)
+            cuda_leave()
+        check_driver(code, op)
+
+    def close(self):
+        for address in self.borrowed:
+            if cuda_enter(self.index) == 0:
+                cuda_release(<void *><uintptr_t>address, self.queue)
+                cuda_leave()
+        self.borrowed = []
+
+
+def cuda_build_request(str name, str dtype, int capability):
+    """(file in the cache, source file, options, folders of headers) of a module's kernels."""
+    cdef int number = CUDA_DTYPE_NAMES.index(dtype)
+    return (cubin_path(name.encode(), number, capability).string().decode(), source_file(name.encode()).string().decode(),
+            [word.decode() for word in options(name.encode(), number)],
+            [folder.string().decode() for folder in source_folders()])
+
+
+cdef const CudaModule *require_module(int index, int number, str op) except NULL:
+    """The kernels of a formula or a convolution for one dtype, built and loaded if this process has not yet."""
+    cdef const CudaModule *module = cuda_find_module(index, number)
+    cdef int code, count
+    cdef const char *const *names
+    cdef const unsigned char[::1] image
+    if module != NULL:
+        return module
+    from infiniop_cy.backends import cuda_build
+    name = cuda_module_kernels(number, &names, &count).decode()
+    dtype = CUDA_DTYPE_NAMES[number % CUDA_DTYPES]
+    capability = device_capability(index)
+    for fresh in (False, True):  # what another compiler left in the cache may not load
+        image = cuda_build.cubin(op, name, dtype, capability, fresh)
+        code = cuda_enter(index)
+        if not code:
+            code = cuda_add_module(index, number, &image[0], names, count)
+            cuda_leave()
+        if not code:
+            break
+    check_driver(code, f"{op}: loading its kernels")
+    return cuda_find_module(index, number)
+
+
+cdef int cuda_elementwise(const ElementwisePlan *plan, char **data, int index, void *stream, str op) except -1:
+    cdef CudaQueue queue
+    cdef int code
+    queue.module = require_module(index, cuda_elementwise_module(plan.formula, plan.dtype), op)
+    queue.stream = stream
+    with nogil:
+        code = run_elementwise_on_gpu(plan, data, index, &queue)
+    return check_driver(code, op)
+
+
+cdef int prepare_cuda_conv(const ConvPlan *plan, int index, str op, CudaConvProblem *problem) except -1:
+    cdef CudaDevice *device
+    cdef Failure failure
+    check_driver(cuda_open(index, &device), op)
+    if cuda_conv_problem(plan, use_tf32(), device.multiprocessors, problem, &failure):
+        raise error_of(&failure, op, CONV_NAMES, {})
+    return 0
+
+
+cdef int launch_conv(const CudaConvProblem *problem, char **data, void *workspace, int index, void *stream,
+                     str op) except -1:
+    cdef CudaQueue queue
+    cdef int code
+    queue.module = require_module(index, cuda_conv_module(problem.dtype), op)
+    queue.stream = stream
+    with nogil:
+        code = run_conv_launches(problem, data, <char *>workspace, index, &queue)
+    return check_driver(code, op)
+
+
+cdef int cuda_conv(const ConvPlan *plan, space, str op) except -1:
+    """The gradients whose views have data, with a workspace borrowed for the call."""
+    cdef CudaConvProblem problem
+    cdef char *data[CONV_TENSORS]
+    cdef int i
+    prepare_cuda_conv(plan, space.index, op, &problem)
+    for i in range(CONV_TENSORS):
+        data[i] = plan.view[i].data
+    workspace = space.borrow(cuda_conv_workspace(&problem) + CUDA_WORKSPACE_ALIGN, op)
+    return launch_conv(&problem, data, <void *><uintptr_t>workspace, space.index, <void *><uintptr_t>space.stream, op)

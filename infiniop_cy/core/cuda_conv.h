@@ -1,0 +1,377 @@
+// conv_backward on a GPU: which kernels run, on which tiles, in how much workspace. What decides bits (which sums there
+// are and where they are cut) follows from the sizes of one sample; tiles and waves, which decide none, also from how
+// many there are and from the device.
+#pragma once
+#include <stddef.h>
+
+#include "../kernels/cuda_conv_arguments.h"
+#include "support.h"
+#include "../kernels/table.h"
+
+struct CudaConvProblem {
+    int dtype;  // DTYPE_F16, DTYPE_BF16, DTYPE_F32 or DTYPE_F64
+    int accumulate, tf32;
+    int multiprocessors;
+    int64_t batch, groups, cin, cout;  // channels of one group
+    int64_t size_in[3], size_out[3], kernel[3], stride[3], before[3], dilation[3];
+    int64_t strides[CUDA_CONV_TENSORS][5];  // elements: n, channel, space; for weights n is co, channel ci
+};
+
+static const char *const cuda_conv_kernel_names[CUDA_CONV_KERNELS] = {
+    "pack_weight",
+    "grad_input_large", "grad_input_small", "grad_input_tf32", "grad_input_direct",
+    "grad_weight_large", "grad_weight_small", "grad_weight_tf32", "grad_weight_direct",
+    "reduce", "sum_bias",
+};
+
+// One launch; returns 0 or a driver error, which ends the run.
+typedef int (*CudaConvLaunch)(void *context, int kernel, const unsigned grid[3], unsigned block, const void *arguments,
+                              size_t bytes);
+
+enum : int64_t {
+    CUDA_CONV_UNIT = 4096,                     // output pixels in one sum, at most
+    CUDA_CONV_LINK = 1 << 20,                  // likewise where a chain goes through all of them
+    CUDA_CONV_SHORT_IMAGE = 64,                // fewer output pixels than this: panels span samples
+    CUDA_CONV_FEW_CHANNELS = 8,                // fewer rows or columns than this: no tiles
+    CUDA_CONV_FEW_SUMMED = 4,                  // likewise of output channels in grad_input
+    CUDA_CONV_SLOT_BYTES = int64_t(64) << 20,  // sums of a wave of units; more would not stay in the L2 cache
+    CUDA_CONV_NARROW = int64_t(1) << 28,       // along one axis: sums of a few stay below 2^31
+    CUDA_CONV_FEW_PIXELS = INT32_MAX - CUDA_CONV_BLOCK,
+    CUDA_CONV_GRID = int64_t(1) << 30,         // blocks of one launch
+    CUDA_CONV_ALIGN = 256,
+};
+
+// ---- the geometry
+
+static inline int64_t cuda_conv_tiles_of(int64_t n, int64_t tile) { return n / tile + (n % tile != 0); }
+
+// a *= b, or a is -1 from then on.
+static inline void cuda_conv_multiply(int64_t *a, int64_t b) {
+    if (*a < 0 || b < 0 || mul_overflows(*a, b, a)) *a = -1;
+}
+
+// Whether i = o*stride + k*dilation - before and all that is counted on the way stay far from 2^31.
+static inline bool cuda_conv_is_narrow(const CudaConvAxis *axis) {
+    int64_t reach = axis->size_out - 1, span = axis->kernel - 1;
+    if (axis->size_out == 0) reach = 0;
+    cuda_conv_multiply(&reach, axis->stride);
+    cuda_conv_multiply(&span, axis->dilation);
+    const int64_t values[] = {axis->size_in, axis->before, axis->size_out, axis->stride, axis->dilation, reach, span};
+    for (int64_t value : values)
+        if (value < 0 || value >= CUDA_CONV_NARROW) return false;
+    return true;
+}
+
+static inline void cuda_conv_phases(CudaConvAxis *axis) {
+    int64_t common = axis->stride, rest = axis->dilation;
+    while (rest) {
+        int64_t next = common % rest;
+        common = rest;
+        rest = next;
+    }
+    axis->phases = axis->stride < axis->size_in ? axis->stride : axis->size_in;
+    axis->period = axis->stride / common;
+    axis->hop = axis->dilation / common;
+    // hop^-1 modulo period, by Euclid
+    int64_t a = axis->period, b = axis->hop % axis->period, x = 0, y = 1;
+    while (b) {
+        int64_t quotient = a / b, next = a % b, z = x - quotient * y;
+        a = b, b = next, x = y, y = z;
+    }
+    axis->inverse = axis->period == 1 ? 0 : (x % axis->period + axis->period) % axis->period;
+}
+
+static inline void cuda_conv_geometry(const CudaConvProblem *problem, CudaConv *conv) {
+    *conv = CudaConv();
+    conv->batch = problem->batch, conv->groups = problem->groups, conv->cin = problem->cin, conv->cout = problem->cout;
+    conv->accumulate = problem->accumulate != 0;
+    conv->taps = conv->pixels_in = conv->pixels_out = 1;
+    for (int d = 0; d < 3; d++) {
+        CudaConvAxis *axis = &conv->axis[d];
+        axis->size_in = problem->size_in[d], axis->size_out = problem->size_out[d], axis->kernel = problem->kernel[d];
+        axis->stride = problem->stride[d], axis->before = problem->before[d], axis->dilation = problem->dilation[d];
+        cuda_conv_multiply(&conv->taps, axis->kernel);
+        cuda_conv_multiply(&conv->pixels_in, axis->size_in);
+        cuda_conv_multiply(&conv->pixels_out, axis->size_out);
+        cuda_conv_phases(axis);
+        conv->wide |= !cuda_conv_is_narrow(axis);
+    }
+    int64_t columns = conv->taps;
+    cuda_conv_multiply(&columns, conv->cin);
+    const int64_t counts[] = {columns, conv->cout, conv->pixels_in, conv->pixels_out};
+    for (int64_t count : counts) conv->wide |= count < 0 || count >= CUDA_CONV_FEW_PIXELS;
+    for (CudaConvAxis &axis : conv->axis)
+        if (!conv->wide && axis.size_out) axis.out = cuda_divisor(uint32_t(axis.size_out));
+    for (int t = 0; t < CUDA_CONV_TENSORS; t++) {
+        CudaConvView *view = &conv->view[t];
+        view->n = problem->strides[t][0], view->channel = problem->strides[t][1];
+        for (int d = 0; d < 3; d++) view->space[d] = problem->strides[t][2 + d];
+    }
+}
+
+// ---- plans; bytes and blocks are -1 where 64 bits do not count them
+
+struct CudaConvInputPlan {
+    int kernel;
+    int64_t blocks, pack_blocks, packed_bytes, bytes;
+    CudaConvGradInput arguments;
+};
+
+struct CudaConvWeightPlan {
+    int kernel;
+    int64_t tiles, slot_bytes, slots, bytes;
+    CudaConvGradWeight arguments;
+};
+
+static inline int cuda_conv_arithmetic(const CudaConvProblem *problem, bool tf32) {
+    if (problem->dtype == DTYPE_F64) return CUDA_CONV_DOUBLE;
+    if (problem->dtype != DTYPE_F32) return CUDA_CONV_16_BIT;
+    return tf32 ? CUDA_CONV_TF32 : CUDA_CONV_FLOAT;
+}
+
+// Rounds of blocks on all multiprocessors, times the work of one. A small tile loads more for each product.
+static inline double cuda_conv_cost(const CudaConvProblem *problem, int64_t blocks, int arithmetic, bool small) {
+    const CudaConvTile *tile = &cuda_conv_tiles[arithmetic][small];
+    const int64_t at_once = problem->multiprocessors > 0 ? problem->multiprocessors : 1;
+    return double(cuda_conv_tiles_of(blocks, at_once)) * tile->rows * tile->columns * (small ? 1.5 : 1.0);
+}
+
+static inline void cuda_conv_plan_input(const CudaConvProblem *problem, CudaConvInputPlan *plan) {
+    *plan = CudaConvInputPlan();
+    CudaConvGradInput *a = &plan->arguments;
+    cuda_conv_geometry(problem, &a->conv);
+    const CudaConv *conv = &a->conv;
+    const CudaConvView *out = &conv->view[CUDA_CONV_GRAD_INPUT];
+    int64_t elements = conv->pixels_in, pixels = conv->batch;
+    cuda_conv_multiply(&elements, conv->batch);
+    cuda_conv_multiply(&elements, conv->groups);
+    cuda_conv_multiply(&elements, conv->cin);
+    plan->blocks = elements < 0 ? -1 : cuda_conv_tiles_of(elements, CUDA_CONV_BLOCK);
+    if (elements == 0) return;
+    if (conv->wide || conv->cin < CUDA_CONV_FEW_CHANNELS || conv->cout < CUDA_CONV_FEW_SUMMED) {
+        plan->kernel = CUDA_CONV_INPUT_DIRECT;
+        a->channels_innermost = llabs(out->channel) < llabs(out->space[2]);
+        return;
+    }
+    for (int d = 0; d < 3; d++)  // of the largest phase
+        cuda_conv_multiply(&pixels, cuda_conv_tiles_of(conv->axis[d].size_in, conv->axis[d].stride));
+    const int arithmetic = cuda_conv_arithmetic(problem, problem->tf32);
+    double least = 0;
+    for (int small = 0; small < (arithmetic == CUDA_CONV_TF32 ? 1 : 2); small++) {
+        const CudaConvTile *tile = &cuda_conv_tiles[arithmetic][small];
+        int64_t row_tiles = cuda_conv_tiles_of(conv->cin, tile->rows), blocks = row_tiles;
+        int64_t column_tiles = cuda_conv_tiles_of(pixels < 0 ? 0 : pixels, tile->columns);
+        cuda_conv_multiply(&blocks, pixels < 0 ? -1 : column_tiles);
+        for (int d = 0; d < 3; d++) cuda_conv_multiply(&blocks, conv->axis[d].phases);
+        cuda_conv_multiply(&blocks, conv->groups);
+        const double cost = cuda_conv_cost(problem, blocks, arithmetic, small);
+        if (small && cost >= least) break;
+        least = cost;
+        plan->kernel = arithmetic == CUDA_CONV_TF32 ? CUDA_CONV_INPUT_TF32 : CUDA_CONV_INPUT_LARGE + small;
+        plan->blocks = blocks;
+        a->row_tiles = row_tiles, a->column_tiles = column_tiles;
+        a->rows = row_tiles * tile->rows;
+    }
+    a->depth = cuda_conv_tiles_of(conv->cout, CUDA_CONV_PACK_DEPTH) * CUDA_CONV_PACK_DEPTH;
+    plan->pack_blocks = conv->groups;
+    cuda_conv_multiply(&plan->pack_blocks, a->rows / CUDA_CONV_PACK_ROWS);
+    cuda_conv_multiply(&plan->pack_blocks, conv->taps);
+    cuda_conv_multiply(&plan->pack_blocks, a->depth / CUDA_CONV_PACK_DEPTH);
+    const int item = arithmetic == CUDA_CONV_DOUBLE ? 8 : arithmetic == CUDA_CONV_16_BIT ? 2 : 4;
+    const int64_t block_bytes = CUDA_CONV_PACK_ROWS * CUDA_CONV_PACK_DEPTH * item;  // a multiple of CUDA_CONV_ALIGN
+    plan->packed_bytes = plan->bytes = plan->pack_blocks;
+    cuda_conv_multiply(&plan->packed_bytes, block_bytes);
+    cuda_conv_multiply(&plan->bytes, block_bytes + int64_t(sizeof(int32_t)));
+}
+
+// Units of one sample; or of all pixels, where a sample has few.
+static inline CudaConvUnits cuda_conv_units(const CudaConv *conv, bool across_samples, int64_t most) {
+    CudaConvUnits units = {};
+    int64_t pixels = conv->batch;
+    cuda_conv_multiply(&pixels, conv->pixels_out);
+    if (pixels <= 0) return units;
+    units.piece = across_samples ? pixels : conv->pixels_out;
+    units.parts = cuda_conv_tiles_of(units.piece, most);
+    units.part = cuda_conv_tiles_of(cuda_conv_tiles_of(units.piece, units.parts), CUDA_CONV_CHUNK) * CUDA_CONV_CHUNK;
+    units.count = across_samples ? units.parts : conv->batch;
+    if (!across_samples) cuda_conv_multiply(&units.count, units.parts);
+    return units;
+}
+
+// What a unit's sums cost that are written out and read again, relative to summing them; a model to be tuned.
+static inline double cuda_conv_slot_cost(const CudaConvUnits *units, int arithmetic, bool direct) {
+    const double pixels = double(units->part < units->piece ? units->part : units->piece);
+    const int as_many_pixels[CUDA_CONV_ARITHMETICS] = {50, 100, 400, 400};
+    return (direct ? 5 : as_many_pixels[arithmetic]) / (pixels + 1);
+}
+
+static inline void cuda_conv_plan_weight(const CudaConvProblem *problem, CudaConvWeightPlan *plan) {
+    *plan = CudaConvWeightPlan();
+    CudaConvGradWeight *a = &plan->arguments;
+    cuda_conv_geometry(problem, &a->conv);
+    const CudaConv *conv = &a->conv;
+    int64_t columns = conv->taps;
+    cuda_conv_multiply(&columns, conv->cin);
+    if (conv->cout == 0 || columns == 0) return;
+    const bool direct = conv->wide || conv->cout < CUDA_CONV_FEW_CHANNELS || columns < CUDA_CONV_FEW_CHANNELS;
+    const bool across = !direct && conv->pixels_out < CUDA_CONV_SHORT_IMAGE;
+    // A chain cannot go in tensor cores' steps: then a batch could not be cut anywhere. 16-bit sums cannot be anyway.
+    const int arithmetic = cuda_conv_arithmetic(problem, problem->tf32 && !across && !direct);
+    const bool chain = across && arithmetic != CUDA_CONV_16_BIT;
+    a->units = cuda_conv_units(conv, across, chain ? CUDA_CONV_LINK : CUDA_CONV_UNIT);
+    double least = -1;
+    for (int choice = 0; choice < 2 * CUDA_CONV_MODES; choice++) {
+        const int small = choice / CUDA_CONV_MODES, mode = choice % CUDA_CONV_MODES;
+        if (small && (direct || arithmetic == CUDA_CONV_TF32)) continue;
+        if (chain != (mode == CUDA_CONV_CHAIN) || (mode == CUDA_CONV_ALL && a->units.count <= 1)) continue;
+        const CudaConvTile tile = direct ? CudaConvTile{1, 1, 1} : cuda_conv_tiles[arithmetic][small];
+        const int64_t row_tiles = cuda_conv_tiles_of(conv->cout, tile.rows);
+        int64_t column_tiles = cuda_conv_tiles_of(columns, tile.columns), tiles = conv->groups;
+        cuda_conv_multiply(&tiles, row_tiles);
+        cuda_conv_multiply(&tiles, column_tiles);
+        if (direct && tiles > 0) column_tiles = tiles = cuda_conv_tiles_of(tiles, CUDA_CONV_BLOCK / CUDA_CONV_WARP);
+        int64_t blocks = tiles;
+        if (mode == CUDA_CONV_EACH) cuda_conv_multiply(&blocks, a->units.count);
+        double cost = cuda_conv_cost(problem, blocks, arithmetic, small);
+        if (mode == CUDA_CONV_EACH) cost *= 1 + cuda_conv_slot_cost(&a->units, arithmetic, direct);
+        else cost *= double(a->units.count);
+        if (least >= 0 && cost >= least) continue;
+        least = cost;
+        plan->kernel = direct ? CUDA_CONV_WEIGHT_DIRECT
+            : arithmetic == CUDA_CONV_TF32 ? CUDA_CONV_WEIGHT_TF32 : CUDA_CONV_WEIGHT_LARGE + small;
+        plan->tiles = tiles;
+        a->mode = mode;
+        a->rows = row_tiles * tile.rows, a->columns = direct ? columns : column_tiles * tile.columns;
+        a->row_tiles = row_tiles, a->column_tiles = column_tiles;
+    }
+    plan->slot_bytes = conv->groups;
+    cuda_conv_multiply(&plan->slot_bytes, a->rows);
+    cuda_conv_multiply(&plan->slot_bytes, a->columns);
+    cuda_conv_multiply(&plan->slot_bytes, arithmetic == CUDA_CONV_DOUBLE ? 8 : 4);
+    if (plan->slot_bytes > INT64_MAX - CUDA_CONV_ALIGN) plan->slot_bytes = -1;
+    if (plan->slot_bytes < 0 || plan->tiles < 0 || a->units.count < 0) {
+        plan->bytes = -1;
+        return;
+    }
+    plan->slot_bytes = cuda_conv_tiles_of(plan->slot_bytes, CUDA_CONV_ALIGN) * CUDA_CONV_ALIGN;
+    if (a->mode == CUDA_CONV_EACH && a->units.count > 0) {
+        plan->slots = CUDA_CONV_SLOT_BYTES / plan->slot_bytes;
+        if (plan->slots < 1) plan->slots = 1;
+        if (plan->slots > a->units.count) plan->slots = a->units.count;
+    }
+    plan->bytes = plan->slot_bytes;
+    cuda_conv_multiply(&plan->bytes, plan->slots + 1);
+}
+
+// Bytes of device workspace that suffice for all three gradients; -1 where 64 bits do not count them.
+static inline int64_t cuda_conv_workspace(const CudaConvProblem *problem) {
+    CudaConvInputPlan input;
+    CudaConvWeightPlan weight;
+    cuda_conv_plan_input(problem, &input);
+    cuda_conv_plan_weight(problem, &weight);
+    if (input.bytes < 0 || input.blocks < 0 || weight.bytes < 0) return -1;
+    return input.bytes > weight.bytes ? input.bytes : weight.bytes;  // one after the other
+}
+
+// ---- running
+
+struct CudaConvRun {
+    CudaConvLaunch launch;
+    void *context;
+};
+
+template <class Arguments>
+static inline int cuda_conv_launch(const CudaConvRun *run, int kernel, int64_t blocks, unsigned threads, Arguments *a) {
+    int code = 0;
+    for (a->first_block = 0; a->first_block < blocks && !code; a->first_block += CUDA_CONV_GRID) {
+        const int64_t left = blocks - a->first_block;
+        const unsigned grid[3] = {unsigned(left < CUDA_CONV_GRID ? left : int64_t(CUDA_CONV_GRID)), 1, 1};
+        code = run->launch(run->context, kernel, grid, threads, a, sizeof *a);
+    }
+    return code;
+}
+
+static inline void cuda_conv_bind(CudaConv *conv, void *const data[CUDA_CONV_TENSORS]) {
+    for (int t = 0; t < CUDA_CONV_TENSORS; t++) conv->view[t].data = data[t];
+}
+
+static inline int cuda_conv_run_input(const CudaConvRun *run, const CudaConvProblem *problem, void *const *data,
+                                      char *workspace) {
+    CudaConvInputPlan plan;
+    cuda_conv_plan_input(problem, &plan);
+    CudaConvGradInput *a = &plan.arguments;
+    cuda_conv_bind(&a->conv, data);
+    a->packed = workspace;
+    a->nonfinite = (int32_t *)(workspace + plan.packed_bytes);
+    int code = cuda_conv_launch(run, CUDA_CONV_PACK_WEIGHT, plan.pack_blocks, CUDA_CONV_BLOCK, a);
+    if (code) return code;
+    return cuda_conv_launch(run, plan.kernel, plan.blocks, CUDA_CONV_BLOCK, a);
+}
+
+static inline int cuda_conv_reduce(const CudaConvRun *run, CudaConvGradWeight *a, int from, int64_t slots, int to) {
+    const int64_t elements = a->conv.groups * a->conv.cout * a->conv.cin * a->conv.taps;
+    a->from = from, a->to = to, a->wave = slots;
+    return cuda_conv_launch(run, CUDA_CONV_REDUCE, cuda_conv_tiles_of(elements, CUDA_CONV_BLOCK), CUDA_CONV_BLOCK, a);
+}
+
+static inline int cuda_conv_run_weight(const CudaConvRun *run, const CudaConvProblem *problem, void *const *data,
+                                       char *workspace) {
+    CudaConvWeightPlan plan;
+    cuda_conv_plan_weight(problem, &plan);
+    CudaConvGradWeight *a = &plan.arguments;
+    if (plan.slot_bytes == 0) return 0;
+    cuda_conv_bind(&a->conv, data);
+    a->total = workspace;
+    a->slots = workspace + plan.slot_bytes;
+    const int start = a->conv.accumulate ? CUDA_CONV_TENSOR : CUDA_CONV_NOWHERE;
+    const int64_t units = a->units.count;
+    int code = 0;
+    if (units == 0) return cuda_conv_reduce(run, a, start, 0, CUDA_CONV_TENSOR);
+    const bool each = a->mode == CUDA_CONV_EACH;
+    const int64_t most = each ? plan.slots : int64_t(CUDA_CONV_GRID);
+    a->continues = !each && a->conv.accumulate;
+    if (a->continues) code = cuda_conv_reduce(run, a, start, 0, CUDA_CONV_TOTAL);
+    for (a->first_unit = 0; a->first_unit < units && !code; a->first_unit += most) {
+        const int64_t left = units - a->first_unit, wave = left < most ? left : most;
+        a->wave = wave;
+        code = cuda_conv_launch(run, plan.kernel, plan.tiles * (each ? wave : 1), CUDA_CONV_BLOCK, a);
+        if (each && !code)
+            code = cuda_conv_reduce(run, a, a->first_unit ? int(CUDA_CONV_TOTAL) : start, wave,
+                                    wave < left ? CUDA_CONV_TOTAL : CUDA_CONV_TENSOR);
+        a->continues = 1;
+    }
+    return code || each ? code : cuda_conv_reduce(run, a, CUDA_CONV_TOTAL, 0, CUDA_CONV_TENSOR);
+}
+
+// Axes of grad_output that lie one after the other become one.
+static inline void cuda_conv_merge_output(CudaConv *conv) {
+    int64_t *space = conv->view[CUDA_CONV_GRAD_OUTPUT].space;
+    CudaConvAxis *inner = &conv->axis[2];
+    for (int d = 1; d >= 0; d--) {
+        CudaConvAxis *outer = &conv->axis[d];
+        if (outer->size_out != 1 && space[d] != space[2] * inner->size_out) return;
+        inner->size_out *= outer->size_out;
+        outer->size_out = 1;
+        if (!conv->wide) outer->out = cuda_divisor(1), inner->out = cuda_divisor(uint32_t(inner->size_out));
+    }
+}
+
+static inline int cuda_conv_run_bias(const CudaConvRun *run, const CudaConvProblem *problem, void *const *data) {
+    CudaConvGradBias a = CudaConvGradBias();
+    cuda_conv_geometry(problem, &a.conv);
+    cuda_conv_bind(&a.conv, data);
+    a.units = cuda_conv_units(&a.conv, false, CUDA_CONV_UNIT);
+    if (a.units.count > 0) cuda_conv_merge_output(&a.conv);
+    return cuda_conv_launch(run, CUDA_CONV_SUM_BIAS, a.conv.groups * a.conv.cout, CUDA_CONV_BIAS_BLOCK, &a);
+}
+
+// data: device addresses; a gradient of null is left out. workspace: at a multiple of CUDA_CONV_ALIGN.
+static inline int cuda_conv_run(const CudaConvProblem *problem, void *const data[CUDA_CONV_TENSORS], void *workspace,
+                                CudaConvLaunch launch, void *context) {
+    const CudaConvRun run = {launch, context};
+    int code = 0;
+    if (data[CUDA_CONV_GRAD_INPUT]) code = cuda_conv_run_input(&run, problem, data, (char *)workspace);
+    if (!code && data[CUDA_CONV_GRAD_WEIGHT]) code = cuda_conv_run_weight(&run, problem, data, (char *)workspace);
+    if (!code && data[CUDA_CONV_GRAD_BIAS]) code = cuda_conv_run_bias(&run, problem, data);
+    return code;
+}

@@ -1,0 +1,87 @@
+# The convolution's gradients on a GPU: the core's plan as the problem that cuda_conv.h cuts into launches of the kernels
+# of cuda/conv_backward.cu.
+cdef extern from "cuda_conv.h" nogil:
+    ctypedef struct CudaConvProblem:
+        int dtype
+        int accumulate
+        int tf32
+        int multiprocessors
+        int64_t batch
+        int64_t groups
+        int64_t cin
+        int64_t cout
+        int64_t size_in[3]
+        int64_t size_out[3]
+        int64_t kernel[3]
+        int64_t stride[3]
+        int64_t before[3]
+        int64_t dilation[3]
+        int64_t strides[7][5]
+    enum:
+        CUDA_CONV_KERNELS
+    const char *const *cuda_conv_kernel_names
+    int64_t cuda_conv_workspace(const CudaConvProblem *problem)
+    ctypedef int (*CudaConvLaunch)(void *context, int kernel, const unsigned *grid, unsigned block, const void *arguments,
+                                   size_t size) noexcept nogil
+    int cuda_conv_run(const CudaConvProblem *problem, void **data, void *workspace, CudaConvLaunch launch,
+                      void *context)
+
+
+cdef enum:
+    CUDA_WORKSPACE_ALIGN = 256  # bytes, of the part of a workspace that is used
+
+
+cdef int cuda_conv_module(int dtype) noexcept nogil:
+    return kernels.formula_count * CUDA_DTYPES + cuda_dtype_number(dtype)
+
+
+cdef int cuda_conv_problem(const ConvPlan *plan, bint tf32, int multiprocessors, CudaConvProblem *problem,
+                           Failure *failure) noexcept nogil:
+    """The plan's geometry and views, strides in elements; TOO_LARGE where the workspace would not fit."""
+    cdef int d, i
+    cdef int64_t item = itemsize_of(plan.dtype)
+    problem.dtype = plan.dtype
+    problem.accumulate = plan.accumulate
+    problem.tf32 = tf32
+    problem.multiprocessors = multiprocessors
+    problem.batch, problem.groups, problem.cin, problem.cout = plan.batch, plan.groups, plan.cin, plan.cout
+    for d in range(3):
+        problem.size_in[d] = plan.size_in[d]
+        problem.size_out[d] = plan.size_out[d]
+        problem.kernel[d] = plan.kernel[d]
+        problem.stride[d] = plan.stride[d]
+        problem.before[d] = plan.before[d]
+        problem.dilation[d] = plan.dilation[d]
+    for i in range(CONV_TENSORS):
+        problem.strides[i][0] = plan.view[i].n // item
+        problem.strides[i][1] = plan.view[i].channel // item
+        for d in range(3):
+            problem.strides[i][2 + d] = plan.view[i].space[d] // item
+    if cuda_conv_workspace(problem) < 0:
+        return fail(failure, Rule.TOO_LARGE, CONV_WEIGHT)
+    return Rule.PASSED
+
+
+cdef bint use_tf32() noexcept nogil:
+    """Whether float32 convolutions may round their factors to TF32, which tensor cores multiply: INFINIOP_CY_TF32=1."""
+    cdef const char *text = getenv("INFINIOP_CY_TF32")
+    return text != NULL and text[0] == c"1"
+
+
+cdef int check_conv_alignment(const Tensor *tensors, char **data, Failure *failure) noexcept nogil:
+    cdef int i
+    for i in range(CONV_TENSORS):
+        if <uintptr_t>data[i] % <uintptr_t>itemsize_of(tensors[0].dtype):
+            return fail(failure, Rule.ADDRESS_UNALIGNED, i, -1, -1, 0, itemsize_of(tensors[0].dtype))
+    return Rule.PASSED
+
+
+cdef int run_conv_launches(const CudaConvProblem *problem, char **data, char *workspace, int device,
+                           CudaQueue *queue) noexcept nogil:
+    """Put the gradients whose address is not null on the queue; a driver's code, 0 for success."""
+    cdef int code = cuda_enter(device)
+    if not code:
+        workspace += -<uintptr_t>workspace % CUDA_WORKSPACE_ALIGN
+        code = cuda_conv_run(problem, <void **>data, workspace, cuda_launch, queue)
+        cuda_leave()
+    return code

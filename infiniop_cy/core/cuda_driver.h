@@ -1,0 +1,258 @@
+// The CUDA driver: found when first asked for, so that nothing here needs CUDA to build or to load. Contexts are the
+// devices' primary ones, which torch, CuPy and PyCUDA use too; they are pushed around each call and never left current.
+#pragma once
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    // besides the driver's own codes
+    CUDA_NO_DRIVER = -1,   // libcuda.so.1, or a function in it, is missing
+    CUDA_NO_KERNELS = -2,  // there is no compiler for them, or it fails
+    CUDA_OLD_DEVICE = -3,
+    CUDA_NO_SUCH_DEVICE = 101,
+    CUDA_NOT_SUPPORTED = 801,
+    CUDA_ATTRIBUTE_MULTIPROCESSORS = 16,
+    CUDA_ATTRIBUTE_CAPABILITY_MAJOR = 75,
+    CUDA_ATTRIBUTE_CAPABILITY_MINOR = 76,
+    CUDA_POINTER_DEVICE_ORDINAL = 9,
+    CUDA_EVENT_WITHOUT_TIMING = 2,
+    CUDA_MAX_DEVICES = 64,
+};
+
+struct CudaDriver {
+    int (*init)(unsigned flags);
+    int (*error_name)(int code, const char **text);
+    int (*error_text)(int code, const char **text);
+    int (*device_count)(int *count);
+    int (*device_get)(int *device, int index);
+    int (*device_attribute)(int *value, int attribute, int device);
+    int (*retain_primary_context)(void **context, int device);
+    int (*push_context)(void *context);
+    int (*pop_context)(void **context);
+    int (*synchronize_context)(void);
+    int (*load_module)(void **module, const void *image);
+    int (*unload_module)(void *module);
+    int (*get_function)(void **function, void *module, const char *name);
+    int (*launch_kernel)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                         unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **arguments,
+                         void **extra);
+    int (*allocate)(void **address, size_t bytes);
+    int (*release)(void *address);
+    int (*allocate_async)(void **address, size_t bytes, void *stream);
+    int (*release_async)(void *address, void *stream);
+    int (*copy)(void *to, const void *from, size_t bytes);
+    int (*copy_async)(void *to, const void *from, size_t bytes, void *stream);
+    int (*create_event)(void **event, unsigned flags);
+    int (*record_event)(void *event, void *stream);
+    int (*destroy_event)(void *event);
+    int (*wait_event)(void *stream, void *event, unsigned flags);
+    int (*synchronize_stream)(void *stream);
+    int (*pointer_attribute)(void *value, int attribute, void *address);
+};
+
+static CudaDriver cuda_driver;
+static int cuda_driver_state = CUDA_NO_DRIVER;  // of loading and cuInit
+static const char *cuda_missing = "libcuda.so.1";
+
+static inline void cuda_load_driver(void) {
+    static const struct { const char *name; void *slot; } symbols[] = {
+        {"cuInit", &cuda_driver.init},
+        {"cuGetErrorName", &cuda_driver.error_name},
+        {"cuGetErrorString", &cuda_driver.error_text},
+        {"cuDeviceGetCount", &cuda_driver.device_count},
+        {"cuDeviceGet", &cuda_driver.device_get},
+        {"cuDeviceGetAttribute", &cuda_driver.device_attribute},
+        {"cuDevicePrimaryCtxRetain", &cuda_driver.retain_primary_context},
+        {"cuCtxPushCurrent_v2", &cuda_driver.push_context},
+        {"cuCtxPopCurrent_v2", &cuda_driver.pop_context},
+        {"cuCtxSynchronize", &cuda_driver.synchronize_context},
+        {"cuModuleLoadData", &cuda_driver.load_module},
+        {"cuModuleUnload", &cuda_driver.unload_module},
+        {"cuModuleGetFunction", &cuda_driver.get_function},
+        {"cuLaunchKernel", &cuda_driver.launch_kernel},
+        {"cuMemAlloc_v2", &cuda_driver.allocate},
+        {"cuMemFree_v2", &cuda_driver.release},
+        {"cuMemAllocAsync", &cuda_driver.allocate_async},
+        {"cuMemFreeAsync", &cuda_driver.release_async},
+        {"cuMemcpy", &cuda_driver.copy},
+        {"cuMemcpyAsync", &cuda_driver.copy_async},
+        {"cuEventCreate", &cuda_driver.create_event},
+        {"cuEventRecord", &cuda_driver.record_event},
+        {"cuEventDestroy_v2", &cuda_driver.destroy_event},
+        {"cuStreamWaitEvent", &cuda_driver.wait_event},
+        {"cuStreamSynchronize", &cuda_driver.synchronize_stream},
+        {"cuPointerGetAttribute", &cuda_driver.pointer_attribute},
+    };
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    if (!library) return;
+    for (const auto &symbol : symbols) {
+        void *address = dlsym(library, symbol.name);
+        if (!address) {
+            cuda_missing = symbol.name;
+            return;
+        }
+        *(void **)symbol.slot = address;
+    }
+    cuda_missing = NULL;
+    cuda_driver_state = cuda_driver.init(0);
+}
+
+// 0 once the driver runs.
+static inline int cuda_start(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, cuda_load_driver);
+    return cuda_driver_state;
+}
+
+// Devices that can be opened.
+static inline int cuda_device_count(void) {
+    int count = 0;
+    if (cuda_start() || cuda_driver.device_count(&count)) return 0;
+    return count < CUDA_MAX_DEVICES ? count : CUDA_MAX_DEVICES;
+}
+
+// The driver's name and text of a code, or what is missing.
+static inline void cuda_explain(int code, const char **name, const char **text) {
+    *name = "no CUDA driver";
+    *text = cuda_missing ? cuda_missing : "unknown";
+    if (code != CUDA_NO_DRIVER && !cuda_missing) {
+        *name = *text = "unknown error";
+        cuda_driver.error_name(code, name);
+        cuda_driver.error_text(code, text);
+    }
+}
+
+// ---- devices
+
+struct CudaDevice {
+    void *context;
+    int capability;  // 90 for 9.0
+    int multiprocessors;
+};
+
+static CudaDevice cuda_devices[CUDA_MAX_DEVICES];
+static pthread_mutex_t cuda_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static inline int cuda_open_locked(int index, CudaDevice *opened) {
+    int device, major, minor, code;
+    if ((code = cuda_driver.device_get(&device, index))) return code;
+    if ((code = cuda_driver.device_attribute(&major, CUDA_ATTRIBUTE_CAPABILITY_MAJOR, device))) return code;
+    if ((code = cuda_driver.device_attribute(&minor, CUDA_ATTRIBUTE_CAPABILITY_MINOR, device))) return code;
+    if ((code = cuda_driver.device_attribute(&opened->multiprocessors, CUDA_ATTRIBUTE_MULTIPROCESSORS, device)))
+        return code;
+    opened->capability = 10 * major + minor;
+    return cuda_driver.retain_primary_context(&opened->context, device);
+}
+
+// The device, its primary context retained until the process ends.
+static inline int cuda_open(int index, CudaDevice **device) {
+    int code = cuda_start();
+    if (code) return code;
+    if (index < 0 || index >= cuda_device_count()) return CUDA_NO_SUCH_DEVICE;
+    *device = &cuda_devices[index];
+    if (__atomic_load_n(&cuda_devices[index].context, __ATOMIC_ACQUIRE)) return 0;
+    pthread_mutex_lock(&cuda_lock);
+    if (!cuda_devices[index].context) {
+        CudaDevice opened = {};
+        code = cuda_open_locked(index, &opened);
+        if (!code) {
+            cuda_devices[index].capability = opened.capability;
+            cuda_devices[index].multiprocessors = opened.multiprocessors;
+            __atomic_store_n(&cuda_devices[index].context, opened.context, __ATOMIC_RELEASE);
+        }
+    }
+    pthread_mutex_unlock(&cuda_lock);
+    return code;
+}
+
+static inline int cuda_enter(int index) {
+    CudaDevice *device;
+    int code = cuda_open(index, &device);
+    return code ? code : cuda_driver.push_context(device->context);
+}
+static inline void cuda_leave(void) {
+    void *context;
+    cuda_driver.pop_context(&context);
+}
+
+// Index of the device that an address belongs to; -1 for one that belongs to none.
+static inline int cuda_device_of(const void *address) {
+    int ordinal = -1;
+    if (cuda_start() || cuda_driver.pointer_attribute(&ordinal, CUDA_POINTER_DEVICE_ORDINAL, (void *)address)) return -1;
+    return ordinal;
+}
+
+// What `stream` does from now on happens after what `other` was given before. Inside cuda_enter.
+static inline int cuda_follow(void *stream, void *other) {
+    void *event;
+    int code = cuda_driver.create_event(&event, CUDA_EVENT_WITHOUT_TIMING);
+    if (code) return code;
+    code = cuda_driver.record_event(event, other);
+    if (!code) code = cuda_driver.wait_event(stream, event, 0);
+    cuda_driver.destroy_event(event);
+    return code;
+}
+
+// Memory in the order of a stream, so that neither call waits. Inside cuda_enter.
+static inline int cuda_allocate(void **address, size_t bytes, void *stream) {
+    int code = cuda_driver.allocate_async(address, bytes, stream);
+    return code == CUDA_NOT_SUPPORTED ? cuda_driver.allocate(address, bytes) : code;
+}
+static inline int cuda_release(void *address, void *stream) {
+    int code = cuda_driver.release_async(address, stream);
+    return code == CUDA_NOT_SUPPORTED ? cuda_driver.release(address) : code;
+}
+static inline int cuda_copy(void *to, const void *from, size_t bytes, void *stream) {
+    return cuda_driver.copy_async(to, from, bytes, stream);
+}
+static inline int cuda_synchronize(void *stream) { return cuda_driver.synchronize_stream(stream); }
+
+// ---- modules: the kernels of one formula or convolution, for one dtype
+
+enum { CUDA_MAX_KERNELS = 32, CUDA_MAX_MODULES = 512 };
+
+struct CudaModule {
+    void *module;
+    void *function[CUDA_MAX_KERNELS];
+};
+
+static CudaModule *cuda_modules[CUDA_MAX_DEVICES][CUDA_MAX_MODULES];
+
+static inline CudaModule *cuda_find_module(int device, int number) {
+    return __atomic_load_n(&cuda_modules[device][number], __ATOMIC_ACQUIRE);
+}
+
+// Load an image as that module; another thread may have been first. Inside cuda_enter.
+static inline int cuda_add_module(int device, int number, const void *image, const char *const *names, int count) {
+    CudaModule *module = new CudaModule();
+    int code = cuda_driver.load_module(&module->module, image);
+    if (code) {
+        delete module;
+        return code;
+    }
+    for (int i = 0; i < count && !code; i++) code = cuda_driver.get_function(&module->function[i], module->module, names[i]);
+    CudaModule *none = NULL;
+    if (code || !__atomic_compare_exchange_n(&cuda_modules[device][number], &none, module, 0, __ATOMIC_ACQ_REL,
+                                             __ATOMIC_ACQUIRE)) {
+        cuda_driver.unload_module(module->module);
+        delete module;
+    }
+    return code;
+}
+
+// Where kernels run: a module's kernels on a stream. Inside cuda_enter.
+struct CudaQueue {
+    const CudaModule *module;
+    void *stream;
+};
+
+static inline int cuda_launch(void *queue_, int kernel, const unsigned grid[3], unsigned block, const void *arguments,
+                       size_t bytes) {
+    const CudaQueue *queue = (const CudaQueue *)queue_;
+    void *parameters[] = {(void *)arguments};
+    (void)bytes;
+    return cuda_driver.launch_kernel(queue->module->function[kernel], grid[0], grid[1], grid[2], block, 1, 1, 0,
+                                     queue->stream, parameters, NULL);
+}

@@ -1,0 +1,40 @@
+# Kernels on a GPU: one module per formula, or convolution, and dtype, loaded when first needed.
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+cdef extern from "<filesystem>" namespace "std::filesystem" nogil:
+    cdef cppclass path:
+        string string()
+
+cdef extern from "cuda_build.h" namespace "cuda_build" nogil:
+    enum:
+        CUDA_LOWEST_CAPABILITY "cuda_build::LOWEST_CAPABILITY"
+    path cubin_path(const string &name, int dtype, int capability) except +
+    path source_file(const string &name) except +
+    vector[string] options(const string &name, int dtype) except +
+    vector[path] source_folders() except +
+    int cuda_load "cuda_build::load"(int device, int number, const char *name, int dtype, const char *const *names, int count)
+
+LOWEST_CAPABILITY = CUDA_LOWEST_CAPABILITY
+cdef tuple CUDA_DTYPE_NAMES = ("float16", "bfloat16", "float32", "float64")  # by cuda_dtype_number
+
+
+cdef const char *cuda_module_kernels(int number, const char *const **names, int *count) noexcept nogil:
+    """The formula's name, or conv_backward, of a module, and the names of its kernels."""
+    cdef int formula = number // CUDA_DTYPES
+    if formula < kernels.formula_count:
+        names[0], count[0] = cuda_elementwise_names, CUDA_ELEMENTWISE_KERNELS
+        return kernels.formula_name[formula]
+    names[0], count[0] = cuda_conv_kernel_names, CUDA_CONV_KERNELS
+    return "conv_backward"
+
+
+cdef int cuda_require(int device, int number) noexcept nogil:
+    """A driver's code, or a negative one of ours; 0 where the module is loaded now. For the C API, without Python."""
+    cdef const char *const *names
+    cdef const char *name
+    cdef int count
+    if cuda_find_module(device, number) != NULL:
+        return 0
+    name = cuda_module_kernels(number, &names, &count)
+    return cuda_load(device, number, name, number % CUDA_DTYPES, names, count)

@@ -1,0 +1,110 @@
+"""Does the suite notice? One thing at a time is taken out of a copy of the library: tests on the emulated GPU fail.
+
+    python tests/cuda/mutations.py [TEXT]     those whose description holds TEXT
+
+Barriers: each __syncthreads() of every .cu and .cuh file. Bounds: the guards of loads and stores. Waits: between
+streams, and before a staging buffer is used again. Run by .ci/run.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from typing import NamedTuple
+
+CHECKOUT = pathlib.Path(__file__).parents[2]
+SCHEDULES = ("forward", "reverse", "random")
+
+ELEMENTWISE = ("tests/test_conformance.py", "-k",
+               "test_layout and (4-d or matrix) and float32 and relu or test_broadcast and relu")
+CONV = ("tests/test_conv.py", "-k",
+        "(test_exact or test_inf_and_nan) and (float32 or bfloat16) and (not parallel or parallel-float32) or "
+        "test_accuracy and many-channels or test_batch_cut and tiny")
+STREAMS = ("tests/cuda/test_streams.py",)
+HOST = ("tests/cuda/test_host_arrays.py", "-k", "staging or threads")
+
+
+class Mutation(NamedTuple):
+    file: str
+    position: int  # of the text that goes
+    old: str
+    new: str
+    tests: tuple
+
+    def __str__(self):
+        line = (CHECKOUT / self.file).read_text()[:self.position].count("\n") + 1
+        return f"{self.file}:{line}: {self.old!r} -> {self.new!r}"
+
+
+# (file, text, what comes for it, tests); each place where the text stands is one mutation
+REPLACEMENTS = [
+    ("cuda/elementwise.cu", "first + VECTOR <= a.size", "true", ELEMENTWISE),
+    ("cuda/elementwise.cu", "if (n < Index(a.size)) ", "", ELEMENTWISE),
+    ("cuda/elementwise.cu", "if (column < columns && lane < rows)", "", ELEMENTWISE),
+    ("cuda/elementwise.cu", "if (row >= rows || lane >= columns) continue;", "", ELEMENTWISE),
+    ("infiniop_cy/backends/cuda_spaces.py", "self._call.follow(other, op)", "pass", STREAMS),
+    ("infiniop_cy/backends/cuda_spaces.py", "self._call.lead(other, self._op)", "pass", STREAMS),
+    ("infiniop_cy/backends/cuda_context.py", "event.synchronize()  # the copy that last used", "pass  #", HOST),
+    ("infiniop_cy/backends/cuda_context.py", "buffer, event, part = copied\n        event.synchronize()",
+     "buffer, event, part = copied", HOST),
+]
+
+
+def mutations():
+    for path in sorted((CHECKOUT / "cuda").glob("*.cu*")):
+        file = path.relative_to(CHECKOUT).as_posix()
+        tests = ELEMENTWISE if path.name == "elementwise.cu" else CONV
+        for found in re.finditer(r"__syncthreads\(\);", path.read_text()):
+            yield Mutation(file, found.start(), found[0], ";", tests)
+    for file, old, new, tests in REPLACEMENTS:
+        text = (CHECKOUT / file).read_text()
+        places = [found.start() for found in re.finditer(re.escape(old), text)]
+        assert places, f"{file} has no {old!r} any more"
+        for position in places:
+            yield Mutation(file, position, old, new, tests)
+
+
+def noticed(mutation, copy):
+    """The schedule under which a test failed, None where all passed under all of them."""
+    target = copy / mutation.file
+    original = target.read_text()
+    target.write_text(original[:mutation.position] + mutation.new + original[mutation.position + len(mutation.old):])
+    try:
+        for schedule in SCHEDULES:
+            ran = subprocess.run(
+                [sys.executable, "-m", "pytest", "-x", "-q", "--device", "emulated", "-p", "no:cacheprovider",
+                 *mutation.tests],
+                cwd=copy, capture_output=True, text=True, check=False,
+                env={**os.environ, "PYTHONPATH": str(copy), "EMULATION_SCHEDULE": schedule})
+            assert ran.returncode <= 1 or ran.returncode < 0, ran.stdout + ran.stderr  # failed or crashed, not unusable
+            if ran.returncode:
+                return schedule
+        return None
+    finally:
+        target.write_text(original)
+
+
+def main(wanted=""):
+    unnoticed = []
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = pathlib.Path(scratch) / "copy"
+        copy.mkdir()
+        for name in ("infiniop_cy", "cuda", "tests", "pyproject.toml"):
+            source = CHECKOUT / name
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, copy / name)
+        if (CHECKOUT / "build/emulation").is_dir():
+            shutil.copytree(CHECKOUT / "build/emulation", copy / "build/emulation")
+        chosen = [mutation for mutation in mutations() if wanted in str(mutation)]
+        for mutation in chosen:
+            schedule = noticed(mutation, copy)
+            print(f"{mutation}: {f'noticed ({schedule})' if schedule else 'NOT NOTICED'}", flush=True)
+            if not schedule:
+                unnoticed.append(mutation)
+    print(f"{len(chosen) - len(unnoticed)} of {len(chosen)} deletions noticed")
+    return bool(unnoticed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

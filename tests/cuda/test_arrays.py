@@ -1,0 +1,287 @@
+"""Arrays of every library that has some on a GPU, and what comes back."""
+import ctypes
+import sys
+import types
+
+import numpy as np
+import pytest
+from device_mirror import Mirrored, Placed, to_host
+
+import infiniop_cy as iop
+from infiniop_cy.backends.cuda_context import current
+from infiniop_cy.testing import CASES, DTYPES, arrange, dtype_of, random_values, same_bits
+from infiniop_cy.testing.conv import CONV_CASES, make_case
+
+relu = iop.relu_backward._function  # without the mirror
+
+
+def on_gpu(array, index=0):
+    """A GPUArray with the values, in C order."""
+    from pycuda import gpuarray
+    with current(index):
+        return gpuarray.to_gpu(np.ascontiguousarray(array))
+
+
+@pytest.fixture
+def data(rng):
+    return random_values(rng, (5, 31), "float32"), random_values(rng, (5, 31), "float32")
+
+
+def test_gpuarrays_in_and_out(data):
+    g, x = map(on_gpu, data)
+    result = relu(g, x)
+    assert type(result) is type(g)
+    assert same_bits(to_host(result), np.where(data[1] <= 0, np.float32(0), data[0]))
+    out = on_gpu(np.zeros_like(data[0]))
+    assert relu(g, x, out=out) is out
+    assert same_bits(to_host(out), to_host(result))
+    assert relu(g, x, device="cuda").dtype == np.float32
+    assert relu(g, x, device="auto").dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gpuarrays_of_every_dtype(dtype, rng):
+    """bfloat16 too, whose interface says only that it has two bytes."""
+    g, x = (random_values(rng, (77,), dtype) for _ in range(2))
+    result = relu(on_gpu(g), on_gpu(x))
+    assert result.dtype == dtype_of(dtype)
+    assert same_bits(to_host(result), np.where(x.astype(float) <= 0, np.zeros_like(g), g))
+
+
+def test_results_come_from_the_allocator_of_the_inputs(data):
+    from pycuda import driver, gpuarray
+    sizes = []
+
+    def allocate(size):
+        sizes.append(size)
+        return driver.mem_alloc(size)
+    with current(0):
+        g, x = (gpuarray.GPUArray(a.shape, a.dtype, allocator=allocate) for a in data)
+        g.set(data[0])
+        x.set(data[1])
+    relu(g, x)
+    assert sizes == [data[0].nbytes] * 3
+
+
+def test_objects_with_the_interface_alone(data):
+    """Their results are GPUArrays; read-only ones are inputs and not outputs."""
+    here = Mirrored(data)
+    try:
+        g, x = map(here.place, data)
+        assert type(relu(g, x)).__name__ == "GPUArray"
+        g.__cuda_array_interface__["data"] = (g.__cuda_array_interface__["data"][0], True)
+        relu(g, x)
+        with pytest.raises(iop.BadParam, match="out is read-only"):
+            relu(x, x, out=g)
+    finally:
+        here.free()
+
+
+FREED = []
+
+
+class Dlpack:
+    """A device tensor that speaks DLPack alone."""
+
+    def __init__(self, array, address, name):
+        self.array, self.address, self.name, self.streams = array, address, name, []
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, stream=None):
+        self.streams.append(stream)
+
+        class Tensor(ctypes.Structure):
+            _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32),
+                        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                        ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+        a = self.array
+        shape = (ctypes.c_int64 * a.ndim)(*a.shape)
+        strides = (ctypes.c_int64 * a.ndim)(*(s // a.itemsize for s in a.strides))
+        freed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: FREED.append(self.name))
+        code = 4 if a.dtype.name == "bfloat16" else 2
+        tensor = Tensor(self.address - 16, (2, 0), a.ndim, code, 8 * a.itemsize, 1, shape, strides, 16, None,
+                        ctypes.cast(freed, ctypes.c_void_p))
+        self.kept = shape, strides, freed, tensor
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(tensor), b"dltensor", None)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "every other", "reversed"])
+def test_dlpack(dtype, layout, rng):
+    g, x = (arrange(random_values(rng, (4, 9), dtype), layout) for _ in range(2))
+    here = Mirrored((g, x))
+    FREED.clear()
+    try:
+        tensors = [Dlpack(a, here.address(a), name) for a, name in ((g, "g"), (x, "x"))]
+        result = relu(*tensors)
+        assert same_bits(to_host(result), np.where(x.astype(float) <= 0, np.zeros_like(g), g))
+        assert [t.streams for t in tensors] == [[1], [1]]  # the legacy default stream
+        assert sorted(FREED) == ["g", "x"]  # given back by the end of the call
+    finally:
+        here.free()
+
+
+def test_a_used_capsule_is_refused():
+    from infiniop_cy.core._core import read_dlpack
+    with pytest.raises(TypeError, match="not a DLPack tensor"):
+        read_dlpack(object())
+
+
+def fake_module(monkeypatch, name, **contents):
+    module = types.ModuleType(name)
+    vars(module).update(contents)
+    monkeypatch.setitem(sys.modules, name, module)
+    return module
+
+
+def test_torch_tensors(monkeypatch, data):
+    """Read by data_ptr() and stride(), since torch exports no bfloat16; ready on torch's current stream."""
+    memories = []
+
+    class Tensor:
+        __module__ = "torch"
+
+        def __init__(self, array):
+            self.here = Mirrored((array,))
+            memories.append(self.here)
+            self.host, self.dtype, self.shape, self.device = array, f"torch.{array.dtype.name}", array.shape, "cuda:0"
+
+        def data_ptr(self):
+            return self.here.address(self.host)
+
+        def stride(self):
+            return tuple(s // self.host.itemsize for s in self.host.strides)
+
+        def __dlpack_device__(self):
+            return 2, 0
+
+    def empty_strided(shape, strides, dtype, device):
+        assert (dtype, device) == ("kind", "cuda:0")
+        return Tensor(np.lib.stride_tricks.as_strided(np.full(np.prod(shape), 7, like.dtype), shape,
+                                                      [s * like.itemsize for s in strides]))
+    cuda = types.SimpleNamespace(current_stream=lambda device: types.SimpleNamespace(cuda_stream=0))
+    fake_module(monkeypatch, "torch", empty_strided=empty_strided, bfloat16="kind", float32="kind", cuda=cuda)
+    for dtype in ("float32", "bfloat16"):
+        like = data[0].astype(dtype_of(dtype)).copy(order="F")
+        x = data[1].astype(like.dtype)
+        result = relu(Tensor(like), Tensor(x))
+        result.here.fetch()
+        assert same_bits(result.host, np.where(x.astype(float) <= 0, np.zeros_like(like), like))
+        assert result.host.strides == like.strides
+    for memory in memories:
+        memory.free()
+
+
+def test_cupy_arrays(monkeypatch, data):
+    """Results are CuPy's own, on the stream that their interface names."""
+    made = []
+
+    class Array(Placed):
+        __module__ = "cupy"
+
+    class Device:
+        def __init__(self, index):
+            assert index == 0
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exc_info):
+            pass
+
+    def ndarray(shape, dtype, memory, strides):
+        assert memory == np.prod(shape) * np.dtype(dtype).itemsize
+        here = Mirrored((np.full(shape, 7, dtype),))
+        made.append(here)
+        host = np.lib.stride_tricks.as_strided(np.zeros(shape, dtype), shape, strides)
+        here.memories[0].host = host
+        return Array(here.memories[0].address, host)
+    fake_module(monkeypatch, "cupy", ndarray=ndarray,
+                cuda=types.SimpleNamespace(Device=Device, alloc=lambda size: size))
+    here = Mirrored(data)
+    g, x = (Array(here.address(a), a) for a in data)
+    result = relu(g, x)
+    assert type(result) is Array
+    now = np.empty_like(data[0])
+    with current(0) as context:
+        context.driver.memcpy_dtoh(now, result.__cuda_array_interface__["data"][0])
+    assert same_bits(now, np.where(data[1] <= 0, np.float32(0), data[0]))
+    for memory in (here, *made):
+        memory.free()
+
+
+# ---- what is refused
+
+def test_mixing_is_an_error_not_a_copy(data):
+    g, x = data
+    there = on_gpu(x)
+    for arrays in ((g, there), (there, x)):
+        with pytest.raises(iop.BadParam, match=r"arrays on different devices: grad_output on \w+, input on \w+"):
+            relu(*arrays)
+        with pytest.raises(iop.BadParam, match="different devices"):
+            relu(*arrays, device="cuda")
+    with pytest.raises(iop.BadParam, match="out on cpu"):
+        relu(there, there, out=g)
+    with pytest.raises(iop.BadParam, match="device is 'cpu', but the arrays are on a GPU"):
+        relu(there, there, device="cpu")
+
+
+def test_masked_unaligned_and_swapped(data):
+    here = Mirrored(data)
+    try:
+        g, x = map(here.place, data)
+        interface = g.__cuda_array_interface__
+        g.__cuda_array_interface__ = interface | {"mask": x}
+        with pytest.raises(TypeError, match="grad_output is masked"):
+            relu(g, x)
+        g.__cuda_array_interface__ = interface | {"data": (interface["data"][0] + 1, False)}
+        with pytest.raises(iop.BadParam, match="grad_output is not aligned"):
+            relu(g, x)
+        g.dtype = None
+        g.__cuda_array_interface__ = interface | {"typestr": ">f4"}
+        with pytest.raises(iop.BadParam, match="grad_output is byte-swapped"):
+            relu(g, x)
+    finally:
+        here.free()
+
+
+def test_descriptors_take_only_their_device(data):
+    t = iop.TensorDescriptor.from_array(data[0])
+    with iop.Handle("cuda") as handle, iop.ReluBackwardDescriptor(handle, t, t, t) as op:
+        g, x = map(on_gpu, data)
+        out = on_gpu(np.zeros_like(data[0]))
+        op.calculate(None, out, x, g)
+        assert same_bits(to_host(out), np.where(data[1] <= 0, np.float32(0), data[0]))
+        with pytest.raises(iop.BadParam, match="input is in the host's memory"):
+            op.calculate(None, out, data[1], g)
+        with pytest.raises(TypeError, match="input is a list"):
+            op.calculate(None, out, [1.0], g)
+        with pytest.raises(iop.BadParam, match="grad_input is at an address that is no multiple of its 4 bytes"):
+            op.calculate(None, int(out.gpudata) + 2, x, g)
+        transposed = np.zeros((31, 5), np.float32).T
+        here = Mirrored((transposed,))
+        with pytest.raises(iop.BadTensorStrides, match="input has strides"):
+            op.calculate(None, out, here.place(transposed), g)
+        here.free()
+
+
+def test_conv_on_gpuarrays(rng):
+    case = CONV_CASES["2d-stride"]
+    data = make_case(case, "float32", rng)
+    got = iop.conv_backward._function(*map(on_gpu, data), **case.keywords)
+    expected = iop.conv_backward._function(*data, **case.keywords)
+    assert all(type(a).__name__ == "GPUArray" and same_bits(to_host(a), b) for a, b in zip(got, expected))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_host_and_device_arrays_agree(case, rng):
+    """Both ways of calling give the same bits."""
+    g, x = (random_values(rng, (3, 111), "float32") for _ in range(2))
+    function = getattr(iop, case.row.name)._function
+    there = function(on_gpu(g), on_gpu(x), **case.parameters)
+    assert same_bits(function(g, x, device="cuda", **case.parameters), to_host(there))

@@ -1,0 +1,62 @@
+"""A convolution's tiles follow the device's size; its bits do not."""
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from test_build import TESTS
+
+SCRIPT = """
+    import hashlib, os, sys
+    sys.path.insert(0, os.environ["TESTS"])
+    import emulation
+    emulation.install(os.environ["EMULATION_FOLDER"])
+    import numpy as np, infiniop_cy as iop
+    from infiniop_cy.testing.conv import CONV_CASES, make_case
+    digest = hashlib.sha256()
+    for name in ("many-channels", "parallel", "parallel-stride", "parallel-tiny-images", "many-columns",
+                 "3d-everything"):
+        case = CONV_CASES[name]
+        data = make_case(case, {dtype!r}, np.random.default_rng(1), integers=False)
+        for gradient in iop.conv_backward(*data, **case.keywords, device="cuda"):
+            digest.update(gradient.tobytes())
+    print(digest.hexdigest())
+    """
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_multiprocessors_do_not_change_bits(dtype, emulator):
+    digests = set()
+    for count in ("1", "7", "132"):
+        script = textwrap.dedent(SCRIPT).replace("{dtype!r}", repr(dtype))
+        ran = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True,
+                             env={**os.environ, "TESTS": str(TESTS), "EMULATION_MULTIPROCESSORS": count})
+        assert ran.returncode == 0, ran.stderr
+        digests.add(ran.stdout)
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("tf32", ["0", "1"])
+def test_tf32_only_on_request(tf32, emulator):
+    """Ten bits of a factor are enough for TF32, eleven more are not; INFINIOP_CY_TF32=1 allows it to lose them."""
+    script = """
+        import os, sys
+        sys.path.insert(0, os.environ["TESTS"])
+        import emulation
+        emulation.install(os.environ["EMULATION_FOLDER"])
+        import numpy as np, infiniop_cy as iop
+        from infiniop_cy.testing.conv import CONV_CASES, make_case, reference_conv_backward
+        case = CONV_CASES["many-channels"]
+        for scale in (1, 1 + 2.0**-12):
+            g, x, w = make_case(case, "float32", np.random.default_rng(1))
+            data = g * np.float32(scale), x, w * np.float32(scale)
+            got = iop.conv_backward(*data, **case.keywords, device="cuda")
+            want = reference_conv_backward(*data, *case.geometry)
+            error = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(got[:2], want))
+            assert error < 2e-6 or scale != 1, error
+        print("rounded" if error > 1e-5 else "exact")
+        """
+    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False, capture_output=True, text=True,
+                         env={**os.environ, "TESTS": str(TESTS), "INFINIOP_CY_TF32": tf32})
+    assert ran.stdout == ("rounded\n" if tf32 == "1" else "exact\n"), ran.stdout + ran.stderr

@@ -1,0 +1,1 @@
+// What this header declares comes with cuda_shim.h.

@@ -1,0 +1,1 @@
+"""As much of pytools as pycuda's users touch."""
