@@ -146,7 +146,8 @@ def main():
         torch.inference_mode().__enter__()
     from bench import machine
     from report import geometric_mean
-    print("torch: its median over ours. peak: of the multiply-adds that the cores do in this run, in the compute type.")
+    print("torch: its median over ours. peak: of the float32 (float64) multiply-adds that the cores do in this run;\n"
+          "bfloat16 instructions do two at once.")
     print(COLUMNS)
     rows, ratios = [], defaultdict(list)
     for row in measure(options):

@@ -1,5 +1,6 @@
 """Operator descriptors: create, workspace_size, calculate, destroy. One class per row of operators.py, and conv."""
 from infiniop_cy.devices import Handle
+from infiniop_cy.explain import conv_explanation
 from infiniop_cy.functions import complete_parameters, formula_of, per_axis
 from infiniop_cy.operators import ROWS
 from infiniop_cy.status import NullPointer
@@ -89,6 +90,10 @@ class ConvBackwardDescriptor(OperatorDescriptor):
         groups, = per_axis("groups", groups, 1)
         self._plan = backend.ConvPlan(grad_output, input, weight, bias, lists["strides"],
                                       tuple((p, p) for p in lists["pads"]), lists["dilations"], groups)
+
+    def explain(self):
+        """Which way each gradient is computed, its tiles, workspace and threads, and why, in a few lines of text."""
+        return conv_explanation(self.plan.facts)
 
     def calculate(self, workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight, stream=None):
         """Compute on arrays or addresses; a gradient that is None is left out.

@@ -22,7 +22,8 @@ GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 MASKS = tuple(product((False, True), repeat=3))
 ALL = tuple(CONV_CASES.values())
 FEW = tuple(CONV_CASES[name] for name in ("1d-dilated", "2d-groups", "2d-stride", "3d-everything", "tiny-images",
-                                          "large-image", "many-channels", "parallel-stride"))
+                                          "large-image", "many-channels", "parallel-stride", "2d-depthwise",
+                                          "depthwise-stride", "far-taps"))
 PARALLEL = tuple(case for case in ALL if case.name.startswith("parallel"))
 SYMMETRIC = tuple(case for case in ALL if all(before == after for before, after in case.geometry[1]))
 CUT = tuple(case for case in ALL if case.batch > 1)
@@ -347,6 +348,53 @@ def test_threads_do_not_change_bits(case, dtype, rng):
         check_same(conv(case, data, num_threads=n), expected, f"{case} num_threads={n}")
 
 
+# ---- ways through the engine
+
+# What explain() says of grad_input and grad_weight, whatever the instruction set and dtype.
+WAYS = {"2d-depthwise": ("planes", "planes"), "depthwise-3d": ("planes", "planes"),
+        "depthwise-stride": ("rows of pixels", "dot products"), "few-channels": ("rows of pixels", None),
+        "far-taps": ("im2col", "im2col"), "tall-image": ("blocks", "blocks"),
+        "channels-over-tasks": ("blocks", "blocks"), "parallel-tiny-images": ("blocks", "blocks")}
+
+
+@pytest.mark.parametrize("name", WAYS)
+@each_dtype
+def test_every_way_is_taken(name, dtype, rng, on_gpu):
+    """Each way has a case among those that all tests above run."""
+    case = CONV_CASES[name]
+    text = describe(case, make_case(case, dtype, rng)).explain()
+    if on_gpu:
+        assert "GPU" in text
+        return
+    for gradient, way in zip(GRADIENTS, WAYS[name]):
+        assert way is None or f"{gradient}: {way};" in text, text
+    assert "threads: " in text
+    assert "workspace: " in text
+
+
+LARGE = [(batch, groups, cin, cout, (size,) * axes, (kernel,) * axes, stride, dilation)
+         for batch, groups, cin, cout in ((1, 1, 1, 1), (256, 1, 512, 2048), (8, 1024, 1024, 1024), (1, 1, 3, 64),
+                                          (1, 1, 64, 3))
+         for axes, size in ((1, 100_000), (2, 200), (2, 7), (3, 40))
+         for kernel, stride, dilation in ((1, 1, 1), (3, 1, 1), (7, 2, 1), (3, 1, 50), (3, 64, 3), (25, 1, 1))
+         if size > (kernel - 1) * dilation]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_workspace_is_bounded(dtype, on_gpu):
+    """4 MB a thread (8 in float64) and the weights once, columns rounded up to 64 bytes, however large it is."""
+    if on_gpu:
+        return
+    item = 8 if dtype == "float64" else 4
+    for batch, groups, cin, cout, size, kernel, stride, dilation in LARGE:
+        case = ConvCase("large", batch, groups, cin, cout, size, kernel, stride, 0, dilation)
+        with iop.Handle() as handle, iop.threads(3):
+            tensors = [iop.TensorDescriptor(shape, dtype) for shape in case.shapes]
+            op = iop.ConvBackwardDescriptor(handle, *tensors, None, 0, stride, dilation, groups)
+        weights = cout * int(np.prod(kernel)) * (cin // groups * item + 64)
+        assert op.workspace_size <= weights + 3 * (item << 20) + 1024, (case, op.explain())
+
+
 # ---- descriptors
 
 GUARD, FILL = 64, 0xFF  # NaN in every dtype: uninitialised workspace that is used shows
@@ -377,6 +425,11 @@ def describe(case, arrays):
     return op
 
 
+def symmetric(case):
+    """Descriptors pad alike on both sides."""
+    return case if case in SYMMETRIC else ConvCase(**{**vars(case), "padding": 2})
+
+
 @symmetric_cases
 @each_dtype
 @pytest.mark.parametrize("form", ["arrays", "addresses"])
@@ -395,7 +448,7 @@ def test_descriptor_is_the_function(case, dtype, form, rng):
 
 @few_cases
 def test_descriptor_of_strided_inputs(case, rng):
-    case = ConvCase(**{**vars(case), "padding": 1})
+    case = symmetric(case)
     data = make_case(case, "float32", rng, integers=False)
     for lay in (channels_last, LAYOUTS["reversed"], LAYOUTS["every other"]):
         laid, outs = tuple(map(lay, data)), blanks(case, "float32")
@@ -415,7 +468,7 @@ def test_descriptor_skips_none(mask, rng):
 
 @few_cases
 def test_descriptor_in_four_threads(case, rng):
-    case = ConvCase(**{**vars(case), "padding": 2})
+    case = symmetric(case)
     sets = [make_case(case, "float32", rng, integers=False) for _ in range(4)]
     expected = [conv(case, data) for data in sets]
     op = describe(case, sets[0])
@@ -431,7 +484,7 @@ def test_descriptor_in_four_threads(case, rng):
 
 @few_cases
 def test_workspace_too_small(case, rng):
-    case = ConvCase(**{**vars(case), "padding": 2})
+    case = symmetric(case)
     data = make_case(case, "float32", rng)
     op, outs = describe(case, data), random_outs(case, "float32", rng)
     before = copies(outs)

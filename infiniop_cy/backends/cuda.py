@@ -16,6 +16,10 @@ class DevicePlan:
     def workspace_size(self):
         return self._plan.workspace_size
 
+    @property
+    def facts(self):
+        return self._plan.facts
+
     def calculate(self, *values, stream=None):
         stream = cuda_arrays.stream_address(stream, self._op)
         operands = [self._operand(value, name, stream) for value, name in zip(values, self._names)]

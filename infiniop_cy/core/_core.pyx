@@ -18,8 +18,12 @@ include "threads.pxi"       # how many threads, and why
 include "elementwise.pxi"   # validate, plan, run: all elementwise operators
 include "cuda_elementwise.pxi"  # the same plans on a GPU
 include "conv_plan.pxi"     # validate and plan a convolution backward
-include "conv_pack.pxi"     # implicit im2col panels and result tiles
-include "conv_run.pxi"      # its three gradients
+include "conv_tiles.pxi"    # how its work is cut
+include "conv_pack.pxi"     # blocks of pixels, packed for the micro-kernel
+include "conv_grad_input.pxi"
+include "conv_grad_weight.pxi"
+include "conv_planes.pxi"   # both, one channel at a time
+include "conv_run.pxi"      # grad_bias, and all three gradients
 include "cuda_conv.pxi"     # the same on a GPU
 include "cuda_modules.pxi"  # kernels on a GPU, built and loaded
 include "capi.pxi"          # the infiniop C functions

@@ -1,122 +1,347 @@
-# Panels for the micro-kernel, packed straight from strided tensors: the im2col matrix only ever exists as
-# one panel per thread. A panel is [column block of nr (or mr)][k][nr].
+# Blocks for the micro-kernel, packed straight from strided tensors. A block is a box of positions, zeros where they lie
+# outside of the tensor: either plane by plane (scalars, or vectors along pixels) or with the channels side by side.
 
-# A stretch of consecutive pixels in the last spatial axis, and the panel index of the first.
-ctypedef struct Run:
-    int64_t n
-    int64_t pixel[3]
-    int64_t length
-    int64_t at
-
-
-cdef int make_runs(int64_t first, int64_t count, const int64_t *size, int64_t split, Run *runs) noexcept nogil:
-    """Cut `count` pixels from flat index `first` of (n, size[0], size[1], size[2]) into runs that cross
-    neither a row nor a panel index divisible by `split` (0: no split). Returns their number."""
-    cdef int64_t rest = first, at = 0, length
-    cdef int64_t n
-    cdef int64_t pixel[3]
-    cdef int made = 0, d
-    for d in range(2, -1, -1):
-        pixel[d] = rest % size[d]
-        rest //= size[d]
-    n = rest
-    while at < count:
-        length = min(count - at, size[2] - pixel[2])
-        if split:
-            length = min(length, split - at % split)
-        runs[made].n = n
-        runs[made].pixel[0], runs[made].pixel[1], runs[made].pixel[2] = pixel[0], pixel[1], pixel[2]
-        runs[made].length = length
-        runs[made].at = at
-        made += 1
-        at += length
-        pixel[2] += length
-        if pixel[2] == size[2]:
-            pixel[2] = 0
-            pixel[1] += 1
-            if pixel[1] == size[1]:
-                pixel[1] = 0
-                pixel[0] += 1
-                if pixel[0] == size[0]:
-                    pixel[0] = 0
-                    n += 1
-    return made
-
-
-cdef inline void zero_strided(char *to, int64_t stride, int64_t item, int64_t n) noexcept nogil:
-    cdef int64_t i
-    if stride == item:
-        memset(to, 0, n * item)
-        return
-    for i in range(n):
-        memset(to + i * stride, 0, item)
-
-
-# The input pixels whose index along each axis is first + step * stride: one phase of a strided convolution.
-# Only the taps of the same residue reach them, each from grad_output pixels that again lie side by side.
-ctypedef struct Phase:
+# Positions of one tensor: first + i * step along each spatial axis, of `samples` samples from n on.
+ctypedef struct Box:
+    int64_t n, samples
     int64_t first[3]
-    int64_t size[3]    # pixels along each axis
-    int64_t taps[3]    # taps along each axis
-    int64_t tap_offset # of the phase's first tap in the order of packed weights
-    int64_t tap_count
+    int64_t step[3]
+    int64_t extent[3]
 
 
-cdef inline int64_t tap_residue(const ConvPlan *plan, int d, int64_t k) noexcept nogil:
-    return (k * (plan.dilation[d] % plan.stride[d])) % plan.stride[d]
+cdef int64_t box_size(const Box *box) noexcept nogil:
+    return box.samples * box.extent[0] * box.extent[1] * box.extent[2]
 
 
-cdef int64_t phase_tap(const ConvPlan *plan, const Phase *phase, int d, int64_t i) noexcept nogil:
-    """The i-th tap along axis d that belongs to the phase."""
-    cdef int64_t residue = (phase.first[d] + plan.before[d]) % plan.stride[d], k
-    for k in range(plan.kernel[d]):
-        if tap_residue(plan, d, k) == residue:
-            if i == 0:
-                return k
-            i -= 1
-    return -1
-
-
-cdef void make_phase(const ConvPlan *plan, int64_t number, Phase *phase) noexcept nogil:
-    cdef int64_t residue, k
-    cdef int64_t below[3]
+cdef bint nth_tile(const ConvCut *cut, int64_t batch, const int64_t *size, int64_t number, Box *tile) noexcept nogil:
+    """The tile of that number, of (batch, size) pixels; False if there are fewer."""
+    cdef int64_t count
     cdef int d
     for d in range(2, -1, -1):
-        phase.first[d] = number % min(plan.stride[d], plan.size_in[d])
-        number //= min(plan.stride[d], plan.size_in[d])
-        phase.size[d] = (plan.size_in[d] - phase.first[d] - 1) // plan.stride[d] + 1
-        residue = (phase.first[d] + plan.before[d]) % plan.stride[d]
-        phase.taps[d] = below[d] = 0
-        for k in range(plan.kernel[d]):
-            phase.taps[d] += tap_residue(plan, d, k) == residue
-            below[d] += tap_residue(plan, d, k) < residue
-    phase.tap_count = phase.taps[0] * phase.taps[1] * phase.taps[2]
-    phase.tap_offset = below[0] * plan.kernel[1] * plan.kernel[2] \
-        + phase.taps[0] * (below[1] * plan.kernel[2] + phase.taps[1] * below[2])
+        count = pieces(size[d], cut.tile[1 + d])
+        tile.first[d] = number % count * cut.tile[1 + d]
+        tile.extent[d] = min(cut.tile[1 + d], size[d] - tile.first[d])
+        tile.step[d] = 1
+        number //= count
+    tile.n = number * cut.tile[0]
+    tile.samples = min(cut.tile[0], batch - tile.n)
+    return tile.n < batch
 
 
-cdef int64_t phase_count(const ConvPlan *plan) noexcept nogil:
-    return min(plan.stride[0], plan.size_in[0]) * min(plan.stride[1], plan.size_in[1]) \
-        * min(plan.stride[2], plan.size_in[2])
+cdef void merge_rows(const ConvView *view, const int64_t *size, int64_t item, Box *box, int64_t *row_size) noexcept nogil:
+    """Whole rows that follow each other in memory become one row; row_size: of the tensor's, then."""
+    row_size[0] = size[2]
+    if box.first[2] == 0 and box.extent[2] == size[2] and box.step[2] == 1 and box.step[1] == 1 and box.first[1] >= 0 \
+            and box.first[1] + box.extent[1] <= size[1] and view.space[1] == size[2] * view.space[2]:
+        box.first[2] = box.first[1] * size[2]
+        box.extent[2] *= box.extent[1]
+        row_size[0] = size[1] * size[2]
+        box.first[1], box.extent[1] = 0, 1
 
 
-cdef int64_t packed_tap(const ConvPlan *plan, int64_t k0, int64_t k1, int64_t k2) noexcept nogil:
-    """Position of a tap in the packed weights: sorted by residue, so that a phase is one piece."""
-    cdef int64_t r
-    cdef int64_t k[3]
-    cdef int64_t below[3]
-    cdef int64_t same[3]
-    cdef int64_t rank[3]
+# The part of one row of a box that lies in the tensor.
+ctypedef struct RowPart:
+    int64_t skip, inside
+    char *source
+
+
+cdef RowPart row_part(const ConvView *view, const int64_t *size, int64_t row_size, const Box *box, int64_t n, int64_t d,
+                      int64_t h) noexcept nogil:
+    cdef RowPart part
+    cdef int64_t z = box.first[0] + d * box.step[0], y = box.first[1] + h * box.step[1], x = box.first[2], step = box.step[2]
+    cdef int64_t end
+    part.skip = part.inside = 0
+    part.source = NULL
+    if z < 0 or z >= size[0] or y < 0 or y >= size[1]:
+        return part
+    part.skip = min(box.extent[2], (step - 1 - x) // step) if x < 0 else 0
+    end = min(box.extent[2], (row_size - 1 - x) // step + 1) if x < row_size else 0
+    part.inside = max(<int64_t>0, end - part.skip)
+    if part.inside:
+        part.source = view.data + (box.n + n) * view.n + z * view.space[0] + y * view.space[1] \
+            + (x + part.skip * step) * view.space[2]
+    return part
+
+
+cdef void pack_planes(const ConvPlan *plan, const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
+                      int64_t channels, char *to, int64_t plane) noexcept nogil:
+    """As [channel][position], channels `plane` elements apart."""
+    cdef Box box = whole[0]
+    cdef int64_t row_size, c, n, d, h, item = plan.item, step
+    cdef RowPart part
+    cdef char *first = to
+    merge_rows(view, size, item, &box, &row_size)
+    step = box.step[2] * view.space[2]
+    for c in range(channels):
+        to = first + c * plane * item
+        for n in range(box.samples):
+            for d in range(box.extent[0]):
+                for h in range(box.extent[1]):
+                    part = row_part(view, size, row_size, &box, n, d, h)
+                    if part.skip:
+                        memset(to, 0, part.skip * item)
+                    if part.inside:
+                        plan.load(part.source + (channel + c) * view.channel, step, to + part.skip * item, item, part.inside)
+                    if part.skip + part.inside < box.extent[2]:
+                        memset(to + (part.skip + part.inside) * item, 0,
+                               (box.extent[2] - part.skip - part.inside) * item)
+                    to += box.extent[2] * item
+
+
+cdef void turn_row(const ConvPlan *plan, const char *source, int64_t step, int64_t channel, int64_t count,
+                   int64_t channels, char *to, const int64_t *place, char *stage) noexcept nogil:
+    """`count` pixels `step` bytes apart of some channels `channel` bytes apart, side by side at to + place[pixel]."""
+    cdef int64_t item = plan.item, lanes = kernels.gemm[plan.compute].lanes, first = 0, c, i, n
+    if channel == itemsize_of(plan.dtype):
+        for i in range(count):
+            plan.load(source + i * step, channel, to + place[i], item, channels)
+        return
+    if step == item and plan.dtype == plan.compute:
+        kernels.transpose_to[plan.compute](source, channel, to, place, count, channels)
+        return
+    while first < count:
+        n = min(<int64_t>CONV_STAGE, count - first)
+        c = 0
+        while c < channels:
+            for i in range(min(lanes, channels - c)):
+                plan.load(source + (c + i) * channel + first * step, step, stage + i * CONV_STAGE_LINE * item, item, n)
+            kernels.transpose_to[plan.compute](stage, CONV_STAGE_LINE * item, to + c * item, place + first, n,
+                                               min(lanes, channels - c))
+            c += lanes
+        first += CONV_STAGE
+
+
+cdef void turn_pairs(const ConvPlan *plan, const char *source, int64_t step, int64_t channel, int64_t count,
+                     int64_t channels, char *to, const int64_t *place, char *stage) noexcept nogil:
+    """The same with pairs of channels, as the kernels take them."""
+    cdef int64_t first = 0, c, i, n
+    if step == 2:
+        kernels.pairs.of_channels(source, channel, to, place, count, channels)
+        return
+    if channel == 2:
+        for i in range(count):
+            swap_pairs(source + i * step, channels, to + place[i])
+        return
+    while first < count:
+        n = min(<int64_t>CONV_STAGE, count - first)
+        c = 0
+        while c < channels:
+            for i in range(min(<int64_t>32, channels - c)):
+                kernels.convert[DTYPE_BF16][DTYPE_BF16](source + (c + i) * channel + first * step, step,
+                                                        stage + i * CONV_STAGE_LINE * 2, 2, n)
+            kernels.pairs.of_channels(stage, CONV_STAGE_LINE * 2, to + c * 2, place + first, n, min(<int64_t>32, channels - c))
+            c += 32
+        first += CONV_STAGE
+
+
+cdef void swap_pairs(const char *source, int64_t count, char *to) noexcept nogil:
+    """bfloat16 numbers with the earlier of each pair in the upper half; a zero after an odd one."""
+    cdef const uint16_t *a = <const uint16_t *>source
+    cdef uint32_t pair
+    cdef int64_t i
+    for i in range(count // 2):
+        memcpy(&pair, a + 2 * i, 4)
+        pair = pair << 16 | pair >> 16
+        memcpy(to + 4 * i, &pair, 4)
+    if count % 2:
+        pair = 0
+        memcpy(<char *>&pair + 2, a + count - 1, 2)
+        memcpy(to + 4 * (count // 2), &pair, 4)
+
+
+cdef void zero_pixels(char *to, int64_t pitch, int64_t count, int64_t channels, int64_t item) noexcept nogil:
+    cdef int64_t i
+    if pitch == channels:
+        memset(to, 0, count * channels * item)
+        return
+    for i in range(count):
+        memset(to + i * pitch * item, 0, channels * item)
+
+
+cdef void pack_channels(const ConvPlan *plan, const ConvView *view, const int64_t *size, const Box *box, int64_t channel,
+                        int64_t channels, char *to, int64_t pitch, bint pairs, char *stage, int64_t *place) noexcept nogil:
+    """As [position][pitch], the channels side by side; some channels after the other, so that memory is read in lines.
+    pairs: in the storage type, by pairs. place: room for the positions of one sample."""
+    cdef int64_t n, d, h, x, item = 2 if pairs else plan.item, step = box.step[2] * view.space[2], count = channels, first = 0
+    cdef int64_t width
+    cdef int64_t rows = box.extent[1], at_once = 1, part_rows
+    cdef RowPart part
+    cdef char *at
+    if view.channel != itemsize_of(plan.dtype):
+        count = kernels.gemm[plan.compute].lanes * (2 if pairs else 1)
+    if box.step[1] == 1 and box.step[2] == 1 and box.first[2] <= 0 and box.first[2] + box.extent[2] >= size[2] \
+            and view.space[1] == size[2] * view.space[2]:
+        at_once = rows  # whole rows that follow each other
+    while first < channels:
+        count = min(count, channels - first)
+        width = round_up(count, 2) if pairs else count
+        at = to + first * item
+        for n in range(box.samples):
+            for d in range(box.extent[0]):
+                h = 0
+                while h < rows:
+                    part = row_part(view, size, size[2], box, n, d, h)
+                    zero_pixels(at + h * box.extent[2] * pitch * item, pitch, part.skip, width, item)
+                    zero_pixels(at + (h * box.extent[2] + part.skip + part.inside) * pitch * item, pitch,
+                                box.extent[2] - part.skip - part.inside, width, item)
+                    part_rows = 1
+                    while part.inside and part_rows < at_once - h and box.first[1] + h + part_rows < size[1]:
+                        zero_pixels(at + (h + part_rows) * box.extent[2] * pitch * item, pitch, part.skip, width, item)
+                        zero_pixels(at + ((h + part_rows) * box.extent[2] + part.skip + part.inside) * pitch * item, pitch,
+                                    box.extent[2] - part.skip - part.inside, width, item)
+                        part_rows += 1
+                    if part.inside:
+                        if first == 0:
+                            for x in range(part_rows * part.inside):
+                                place[h * part.inside + x] = ((h + x // part.inside) * box.extent[2] + part.skip
+                                                              + x % part.inside) * pitch * item
+                        if pairs:
+                            turn_pairs(plan, part.source + (channel + first) * view.channel, step, view.channel,
+                                       part_rows * part.inside, count, at, place + h * part.inside, stage)
+                        else:
+                            turn_row(plan, part.source + (channel + first) * view.channel, step, view.channel,
+                                     part_rows * part.inside, count, at, place + h * part.inside, stage)
+                    h += part_rows
+                at += rows * box.extent[2] * pitch * item
+        first += count
+
+
+cdef void pack_backwards(const ConvPlan *plan, const ConvView *view, const int64_t *size, const Box *box, int64_t channel,
+                         int64_t channels, char *to, int64_t plane) noexcept nogil:
+    """bfloat16 as [channel][position], each row from its last position to its first: so pairs of pixels have the earlier one
+    in the upper half, wherever they begin."""
+    cdef int64_t c, n, d, h, step = box.step[2] * view.space[2]
+    cdef RowPart part
+    cdef char *at
+    for c in range(channels):
+        at = to + c * plane * 2
+        for n in range(box.samples):
+            for d in range(box.extent[0]):
+                for h in range(box.extent[1]):
+                    part = row_part(view, size, size[2], box, n, d, h)
+                    memset(at, 0, (box.extent[2] - part.skip - part.inside) * 2)
+                    at += (box.extent[2] - part.skip - part.inside) * 2
+                    if part.inside:
+                        kernels.convert[DTYPE_BF16][DTYPE_BF16](
+                            part.source + (channel + c) * view.channel + (part.inside - 1) * step, -step, at, 2, part.inside)
+                    memset(at + part.inside * 2, 0, part.skip * 2)
+                    at += (part.inside + part.skip) * 2
+
+
+cdef void pack_pixel_pairs(const ConvPlan *plan, const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
+                           int64_t channels, char *to, int64_t columns, char *stage) noexcept nogil:
+    """bfloat16 as [pair of pixels][columns], of rows inside the tensor; a zero makes odd rows even."""
+    cdef Box box = whole[0]
+    cdef int64_t row_size = size[2], n, d, h, first, count, c, i, many, step
+    cdef char *source
+    if box.extent[2] % 2 == 0:
+        merge_rows(view, size, 2, &box, &row_size)
+    step = box.step[2] * view.space[2]
+    for n in range(box.samples):
+        for d in range(box.extent[0]):
+            for h in range(box.extent[1]):
+                source = row_part(view, size, row_size, &box, n, d, h).source + channel * view.channel
+                if step == 2:
+                    kernels.pairs.of_pixels(source, view.channel, to, columns * 4, box.extent[2], channels)
+                first = 0 if step != 2 else box.extent[2]
+                while first < box.extent[2]:
+                    count = min(<int64_t>CONV_STAGE, box.extent[2] - first)
+                    c = 0
+                    while c < channels:
+                        many = min(<int64_t>16, channels - c)
+                        for i in range(many):
+                            kernels.convert[DTYPE_BF16][DTYPE_BF16](source + (c + i) * view.channel + first * step, step,
+                                                                    stage + i * CONV_STAGE_LINE * 2, 2, count)
+                        kernels.pairs.of_pixels(stage, CONV_STAGE_LINE * 2, to + (first // 2 * columns + c) * 4, columns * 4,
+                                                count, many)
+                        c += 16
+                    first += CONV_STAGE
+                to += pieces(box.extent[2], 2) * columns * 4
+
+
+cdef bint has_nonfinite(const uint16_t *values, int64_t n) noexcept nogil:
+    """Whether there is an inf or NaN among bfloat16 numbers."""
+    cdef int64_t i
+    cdef uint16_t found = 0
+    for i in range(n):
+        found |= (values[i] & 0x7F80) == 0x7F80
+    return found
+
+
+# What the next block will be packed from: prefetched a little with every register tile, so that memory and arithmetic
+# overlap.
+ctypedef struct Ahead:
+    char *source           # of one channel
+    int64_t channel, channels
+    int64_t bytes          # of a channel
+    int64_t done           # bytes of the current channel
+    int64_t per_call       # lines
+
+
+cdef void look_ahead(const ConvPlan *plan, const ConvView *view, const int64_t *size, const Box *box, int64_t channel,
+                     int64_t channels, int64_t calls, Ahead *ahead) noexcept nogil:
+    """The box's first sample, where rows and channels follow each other in memory; the rest comes when it is packed."""
+    cdef int64_t first[3]
+    cdef int64_t last[3]
+    cdef int64_t lines
     cdef int d
-    k[0], k[1], k[2] = k0, k1, k2
+    ahead.channels = 0
     for d in range(3):
-        below[d] = same[d] = rank[d] = 0
-        for r in range(plan.kernel[d]):
-            below[d] += tap_residue(plan, d, r) < tap_residue(plan, d, k[d])
-            same[d] += tap_residue(plan, d, r) == tap_residue(plan, d, k[d])
-            rank[d] += r < k[d] and tap_residue(plan, d, r) == tap_residue(plan, d, k[d])
-    return below[0] * plan.kernel[1] * plan.kernel[2] + same[0] * (below[1] * plan.kernel[2] + same[1] * below[2]) \
-        + (rank[0] * same[1] + rank[1]) * same[2] + rank[2]
+        first[d] = max(<int64_t>0, box.first[d])
+        last[d] = min(size[d] - 1, box.first[d] + (box.extent[d] - 1) * box.step[d])
+        if last[d] < first[d] or view.space[d] < 0:
+            return
+    ahead.source = view.data + box.n * view.n + channel * view.channel + first[0] * view.space[0] \
+        + first[1] * view.space[1] + first[2] * view.space[2]
+    ahead.bytes = (last[0] - first[0]) * view.space[0] + (last[1] - first[1]) * view.space[1] \
+        + (last[2] - first[2]) * view.space[2] + 1
+    if ahead.bytes > 2 * itemsize_of(plan.dtype) * (last[0] - first[0] + 1) * (last[1] - first[1] + 1) * (last[2] - first[2] + 1):
+        return  # far from dense
+    ahead.channel, ahead.channels, ahead.done = view.channel, channels, 0
+    lines = channels * (ahead.bytes // CONV_ALIGN + 1)
+    ahead.per_call = pieces(lines, max(<int64_t>1, calls))
+
+
+cdef void go_ahead(Ahead *ahead) noexcept nogil:
+    cdef int64_t i
+    for i in range(ahead.per_call):
+        if not ahead.channels:
+            return
+        prefetch_line(ahead.source + ahead.done)
+        ahead.done += CONV_ALIGN
+        if ahead.done >= ahead.bytes:
+            ahead.done = 0
+            ahead.source += ahead.channel
+            ahead.channels -= 1
+
+
+cdef const GemmTile *wide_tile(const ConvPlan *plan, const ConvCut *cut, bint pairs) noexcept nogil:
+    if pairs:
+        return &kernels.pairs.wide[cut.vectors]
+    return &kernels.gemm[plan.compute].wide[cut.vectors]
+
+
+cdef void multiply(const ConvPlan *plan, const GemmTile *tile, const GemmSteps *steps, const char *a, const int64_t *row,
+                   int64_t rows, const char *b, char *c, int64_t c_row, bint chain, Ahead *ahead) noexcept nogil:
+    """c += a b, by register tiles; `row` and c go on for CONV_ROWS more rows that nobody reads."""
+    cdef int64_t i = 0
+    while i < rows:
+        go_ahead(ahead)
+        tile.kernel(steps, a, row + i, b, c + i * c_row * plan.item, c_row, chain)
+        i += tile.rows
+
+
+cdef void repeat_last(int64_t *row, int64_t rows) noexcept nogil:
+    """Something to read for the rows that nobody reads."""
+    cdef int64_t i
+    for i in range(rows, rows + CONV_ROWS):
+        row[i] = row[rows - 1]
+
+
+cdef inline char *take(char **scratch, int64_t bytes) noexcept nogil:
+    cdef char *taken = scratch[0]
+    scratch[0] += bytes
+    return taken
 
 
 ctypedef fused real:
@@ -135,91 +360,15 @@ cdef bint drop_nonfinite(real *values, int64_t n) noexcept nogil:
     return found
 
 
-cdef bint pack_weight(const ConvPlan *plan, int64_t group, int64_t block, char *packed) noexcept nogil:
-    """Rows [block*mr, +mr) of the group's weights, transposed, as [tap, co][mr]. inf and NaN become 0, since
-    they would meet padding's zeros; the result says whether add_nonfinite has to make up for that."""
-    cdef const ConvView *w = &plan.view[CONV_WEIGHT]
-    cdef int64_t mr = plan.tile.mr, depth = plan.taps * plan.cout, k0, k1, k2, i, ci
-    cdef char *panel = packed + (group * (plan.rows_in // mr) + block) * depth * mr * plan.item
-    cdef char *to
-    cdef char *source
-    cdef bint nonfinite
-    cdef uint64_t float_state = enter_float_state()
-    for k0 in range(plan.kernel[0]):
-        for k1 in range(plan.kernel[1]):
-            for k2 in range(plan.kernel[2]):
-                to = panel + packed_tap(plan, k0, k1, k2) * plan.cout * mr * plan.item
-                source = w.data + group * plan.cout * w.n + k0 * w.space[0] + k1 * w.space[1] + k2 * w.space[2]
-                for i in range(mr):
-                    ci = block * mr + i
-                    if ci < plan.cin:
-                        plan.load(source + ci * w.channel, w.n, to + i * plan.item, mr * plan.item, plan.cout)
-                    else:
-                        zero_strided(to + i * plan.item, mr * plan.item, plan.item, plan.cout)
+cdef void add_values(const ConvPlan *plan, const char *values, char *to, int64_t n) noexcept nogil:
+    """to += values, in the compute type."""
+    cdef int64_t i
     if plan.compute == DTYPE_F64:
-        nonfinite = drop_nonfinite(<double *>panel, depth * mr)
+        for i in range(n):
+            (<double *>to)[i] += (<const double *>values)[i]
     else:
-        nonfinite = drop_nonfinite(<float *>panel, depth * mr)
-    leave_float_state(float_state)
-    return nonfinite
-
-
-cdef int64_t clip_run(const Run *run, const int64_t *base, const int64_t *size, int64_t *skip) noexcept nogil:
-    """How many pixels of the run land inside `size` after adding base, and how many to skip before them."""
-    cdef int64_t y = base[2] + run.pixel[2], end
-    skip[0] = 0
-    if run.pixel[0] + base[0] < 0 or run.pixel[0] + base[0] >= size[0] \
-            or run.pixel[1] + base[1] < 0 or run.pixel[1] + base[1] >= size[1]:
-        return 0
-    skip[0] = min(run.length, max(<int64_t>0, -y))
-    end = min(run.length, size[2] - y)
-    return max(<int64_t>0, end - skip[0])
-
-
-cdef char *phase_source(const ConvPlan *plan, const Run *run, const int64_t *base, int64_t channel) noexcept nogil:
-    """Address of the run's first grad_output pixel, which may lie outside."""
-    cdef const ConvView *g = &plan.view[CONV_GRAD_OUTPUT]
-    return g.data + run.n * g.n + channel * g.channel + (run.pixel[0] + base[0]) * g.space[0] \
-        + (run.pixel[1] + base[1]) * g.space[1] + (run.pixel[2] + base[2]) * g.space[2]
-
-
-cdef void tap_base(const ConvPlan *plan, const Phase *phase, int64_t tap, int64_t *base, int64_t *k) noexcept nogil:
-    """The grad_output pixel that the phase's first pixel meets under its tap-th tap, and that tap's index."""
-    cdef int64_t rest = tap
-    cdef int d
-    for d in range(2, -1, -1):
-        k[d] = phase_tap(plan, phase, d, rest % phase.taps[d])
-        rest //= phase.taps[d]
-        base[d] = (phase.first[d] + plan.before[d] - k[d] * plan.dilation[d]) // plan.stride[d]  # exact
-
-
-cdef void pack_grad_output(const ConvPlan *plan, int64_t group, const Phase *phase, int64_t depth_from,
-                           int64_t depth_to, const Run *runs, int run_count, char *panel) noexcept nogil:
-    """Rows [depth_from, depth_to) of (tap, co) by the runs' pixels; zeros where a tap falls outside."""
-    cdef int64_t nr = plan.tile.nr, item = plan.item, step = plan.view[CONV_GRAD_OUTPUT].space[2]
-    cdef int64_t depth = depth_from, co, co_from, co_to, skip, inside
-    cdef int64_t base[3]
-    cdef int64_t k[3]
-    cdef char *to
-    cdef const Run *run
-    cdef int r
-    while depth < depth_to:
-        co_from = depth % plan.cout
-        co_to = min(plan.cout, co_from + depth_to - depth)
-        tap_base(plan, phase, depth // plan.cout, base, k)
-        for r in range(run_count):
-            run = &runs[r]
-            inside = clip_run(run, base, plan.size_out, &skip)
-            for co in range(co_from, co_to):
-                to = panel + ((run.at // nr * CONV_K + depth - depth_from + co - co_from) * nr + run.at % nr) * item
-                if skip:
-                    memset(to, 0, skip * item)
-                if inside:
-                    plan.load(phase_source(plan, run, base, group * plan.cout + co) + skip * step, step,
-                              to + skip * item, item, inside)
-                if skip + inside < run.length:
-                    memset(to + (skip + inside) * item, 0, (run.length - skip - inside) * item)
-        depth += co_to - co_from
+        for i in range(n):
+            (<float *>to)[i] += (<const float *>values)[i]
 
 
 cdef double load_one(const ConvPlan *plan, const char *element) noexcept nogil:
@@ -243,95 +392,3 @@ cdef inline void add_to(const ConvPlan *plan, char *sum, double value) noexcept 
         (<double *>sum)[0] += value
     else:
         (<float *>sum)[0] += <float>value
-
-
-cdef void add_nonfinite(const ConvPlan *plan, int64_t group, const Phase *phase, const Run *runs, int run_count,
-                        char *tile) noexcept nogil:
-    """Add the products with inf and NaN weights, which pack_weight left out, where they really exist."""
-    cdef const ConvView *w = &plan.view[CONV_WEIGHT]
-    cdef int64_t step = plan.view[CONV_GRAD_OUTPUT].space[2], tap, co, ci, skip, inside, i
-    cdef int64_t base[3]
-    cdef int64_t k[3]
-    cdef double weight
-    cdef char *g
-    cdef int r
-    for tap in range(phase.tap_count):
-        tap_base(plan, phase, tap, base, k)
-        for co in range(plan.cout):
-            for ci in range(plan.cin):
-                weight = load_one(plan, w.data + (group * plan.cout + co) * w.n + ci * w.channel
-                                  + k[0] * w.space[0] + k[1] * w.space[1] + k[2] * w.space[2])
-                if weight - weight == 0:
-                    continue
-                for r in range(run_count):
-                    inside = clip_run(&runs[r], base, plan.size_out, &skip)
-                    g = phase_source(plan, &runs[r], base, group * plan.cout + co)
-                    for i in range(skip, skip + inside):
-                        add_to(plan, tile + (ci * plan.columns_in + runs[r].at + i) * plan.item,
-                               load_one(plan, g + i * step) * weight)
-
-
-cdef void load_rows(const ConvPlan *plan, int64_t group, int64_t row_from, int64_t rows, const Run *runs,
-                    int run_count, char *panel) noexcept nogil:
-    """grad_output channels [row_from, +rows) by the runs' output pixels, as [channel][CONV_LINE]."""
-    cdef const ConvView *g = &plan.view[CONV_GRAD_OUTPUT]
-    cdef int64_t item = plan.item, i
-    cdef const Run *run
-    cdef int r
-    for i in range(rows):
-        for r in range(run_count):
-            run = &runs[r]
-            plan.load(g.data + run.n * g.n + (group * plan.cout + row_from + i) * g.channel + run.pixel[0] * g.space[0]
-                      + run.pixel[1] * g.space[1] + run.pixel[2] * g.space[2], g.space[2],
-                      panel + (i * CONV_LINE + run.at) * item, item, run.length)
-
-
-cdef void load_column(const ConvPlan *plan, int64_t group, int64_t column, const Run *runs, int run_count,
-                      char *row) noexcept nogil:
-    """input under (ci, tap) number `column` by the runs' output pixels, side by side; zeros in the padding."""
-    cdef const ConvView *x = &plan.view[CONV_INPUT]
-    cdef int64_t item = plan.item, ci = column // plan.taps, tap = column % plan.taps, s = plan.stride[2], low, high
-    cdef int64_t y0, y1
-    cdef int64_t first[3]
-    cdef int64_t k2 = tap % plan.kernel[2], k1 = tap // plan.kernel[2] % plan.kernel[1]
-    cdef char *source
-    cdef char *to
-    cdef const Run *run
-    cdef int r
-    first[0] = tap // (plan.kernel[2] * plan.kernel[1]) * plan.dilation[0] - plan.before[0]  # of output pixel 0
-    first[1] = k1 * plan.dilation[1] - plan.before[1]
-    first[2] = k2 * plan.dilation[2] - plan.before[2]
-    source = x.data + (group * plan.cin + ci) * x.channel
-    for r in range(run_count):
-        run = &runs[r]
-        to = row + run.at * item
-        y0 = run.pixel[0] * plan.stride[0] + first[0]
-        y1 = run.pixel[1] * plan.stride[1] + first[1]
-        # steps [low, high) of the run are inside the row
-        low = run.pixel[2] * s + first[2]
-        high = min(run.length, (plan.size_in[2] - low - 1) // s + 1 if plan.size_in[2] > low else 0)
-        low = min(high, (-low - 1) // s + 1 if low < 0 else 0)
-        if y0 < 0 or y0 >= plan.size_in[0] or y1 < 0 or y1 >= plan.size_in[1]:
-            low = high = 0
-        if low:
-            memset(to, 0, low * item)
-        if high > low:
-            plan.load(source + run.n * x.n + y0 * x.space[0] + y1 * x.space[1]
-                      + ((run.pixel[2] + low) * s + first[2]) * x.space[2], s * x.space[2], to + low * item, item,
-                      high - low)
-        if high < run.length:
-            memset(to + high * item, 0, (run.length - high) * item)
-
-
-cdef void pack_columns(const ConvPlan *plan, int64_t group, int64_t column_from, int64_t columns, const Run *runs,
-                       int run_count, int64_t depth, char *stage, char *panel) noexcept nogil:
-    """im2col: (ci, tap) in [column_from, +columns) by the runs' output pixels, as [block][pixel][nr]: as many columns as
-    a vector has lanes are laid side by side on the stage, and transposed from there."""
-    cdef int64_t nr = plan.tile.nr, item = plan.item, count, i, j = 0
-    while j < columns:
-        count = min(<int64_t>plan.tile.lanes, columns - j)
-        for i in range(count):
-            load_column(plan, group, column_from + j + i, runs, run_count, stage + i * CONV_LINE * item)
-        kernels.transpose[plan.compute](stage, CONV_LINE * item, panel + (j // nr * CONV_K * nr + j % nr) * item, nr * item,
-                                        depth, plan.tile.lanes)
-        j += count

@@ -22,13 +22,6 @@ cdef enum:
     CONV_GROUPS = 10
     CONV_WORKSPACE = 11
 
-    CONV_K = 256           # depth of a panel: with CONV_COLUMNS of floats 192 kB, a good part of L2
-    CONV_LINE = CONV_K + 16  # elements from row to row where a panel is kept by rows: powers of two share cache sets
-    CONV_COLUMNS = 192     # columns of a grad_weight tile; a multiple of every nr
-    CONV_PIXELS = 96       # columns of a grad_input tile; likewise
-    CONV_ROWS = 144        # rows of a grad_weight tile; a multiple of every mr: the more, the fewer pack the same columns
-    CONV_TASKS = 8         # tiles of grad_weight to have, at the price of narrower ones
-    CONV_SHORT_IMAGE = 64  # fewer output pixels than this: grad_weight's panels span samples
     CONV_WORK = 1 << 21    # multiplications per gradient and thread; about 0.05 ms
     CONV_ALIGN = 64        # bytes; every piece of the workspace starts on a cache line
 
@@ -55,6 +48,25 @@ ctypedef struct ConvView:
     int64_t space[3]
 
 
+# How the work on one gradient is cut; conv_tiles.pxi chooses. Its matrix has columns in slivers of a few vectors.
+ctypedef struct ConvCut:
+    bint across                   # columns are pixels, side by side as they lie, and rows few channels
+    bint pairs                    # steps are pairs of bfloat16; blocks and panels hold those
+    bint shifted                  # a tap is a shift within a packed block; otherwise every tap is packed (im2col)
+    int vectors                   # of a sliver
+    int64_t columns               # of a sliver
+    int64_t slivers               # of one group
+    int64_t task_slivers
+    int64_t tile[4]               # pixels packed together: samples and along each axis
+    int64_t pixels                # their product
+    int64_t positions             # of a packed block (of one phase of it, for dots), at most
+    int64_t phases                # grad_weight, across: blocks for one channel
+    int64_t channels              # of grad_output in one panel (grad_input)
+    int64_t taps                  # in one panel (grad_input)
+    int64_t rows                  # (ci, tap) of a task (grad_weight)
+    int64_t bytes                 # of one thread's scratch
+
+
 ctypedef struct ConvPlan:
     int dtype, compute
     int64_t item                  # bytes of the compute type
@@ -69,14 +81,17 @@ ctypedef struct ConvPlan:
     bint accumulate
     ConvView view[CONV_TENSORS]   # data is NULL for gradients left out
     ConvertKernel load, save      # storage to compute type and back
-    GemmTile tile
-    int64_t rows_in               # cin rounded up to whole register tiles
-    int64_t columns_in            # columns of a grad_input tile
-    int64_t rows_weight, columns_weight
-    int64_t packed_bytes          # weights, repacked for grad_input
-    int64_t thread_bytes          # panels, tile and runs of one thread
+    ConvCut for_input, for_weight
+    bint planes                   # one channel at a time, on flat planes
+    int64_t reach                 # pixels that a tap is away, at most (planes)
+    int64_t packed_bytes          # what all threads share: weights repacked for grad_input, or tables
+    int64_t thread_bytes          # blocks, sums and tables of one thread
     int64_t workspace_bytes
     int threads                   # as many as pay; the workspace has room for them
+
+
+cdef int64_t pieces(int64_t n, int64_t of) noexcept nogil:
+    return (n + of - 1) // of
 
 
 cdef int64_t round_up(int64_t n, int64_t to) noexcept nogil:
@@ -192,7 +207,6 @@ cdef int plan_conv(const ConvSpec *spec, Tensor **tensors, int threads, ConvPlan
     cdef const Tensor *weight = tensors[CONV_WEIGHT]
     cdef const Tensor *grad_output = tensors[CONV_GRAD_OUTPUT]
     cdef int d, e, arg, nd = input.ndim - 2
-    cdef int64_t for_input, for_weight, columns, tasks
     if check_conv(spec, tensors, failure):
         return failure.rule
     memset(plan, 0, sizeof(ConvPlan))
@@ -201,7 +215,6 @@ cdef int plan_conv(const ConvSpec *spec, Tensor **tensors, int threads, ConvPlan
     plan.item = itemsize_of(plan.compute)
     plan.load = kernels.convert[plan.dtype][plan.compute]
     plan.save = kernels.convert[plan.compute][plan.dtype]
-    plan.tile = kernels.gemm[plan.compute]
     plan.accumulate = spec.accumulate
     plan.batch = input.shape[0]
     plan.groups = spec.groups
@@ -223,29 +236,20 @@ cdef int plan_conv(const ConvSpec *spec, Tensor **tensors, int threads, ConvPlan
         if tensors[arg] != NULL:
             conv_view(tensors[arg], &plan.view[arg])
 
-    plan.rows_in = round_up(plan.cin, plan.tile.mr)
-    plan.columns_in = min(<int64_t>CONV_PIXELS, max(<int64_t>plan.tile.nr, round_up(min(
-        <int64_t>CONV_PIXELS, plan.batch * plan.pixels_in), plan.tile.nr)))
-    plan.rows_weight = min(<int64_t>CONV_ROWS, round_up(max(<int64_t>1, plan.cout), plan.tile.mr))
-    columns = min(plan.cin, <int64_t>1 << 20) * min(plan.taps, <int64_t>1 << 20)  # or too many to matter
-    plan.columns_weight = min(<int64_t>CONV_COLUMNS, round_up(max(<int64_t>1, columns), plan.tile.nr))
-    tasks = plan.groups * ((plan.cout + plan.rows_weight - 1) // plan.rows_weight)
-    while plan.columns_weight > 2 * plan.tile.nr and (
-            tasks * ((columns + plan.columns_weight - 1) // plan.columns_weight) < CONV_TASKS):
-        plan.columns_weight -= plan.tile.nr
     plan.threads = worthwhile_threads(plan, threads)
     if plan.cin > MAX_CHANNELS:  # all sums below then fit
         return fail(failure, Rule.TOO_LARGE, CONV_WEIGHT)
-    if mul_overflows(plan.groups * plan.cout * plan.taps, plan.rows_in * plan.item, &plan.packed_bytes) \
-            or plan.packed_bytes > (<int64_t>1 << 60):
+    cut_grad_input(plan)
+    cut_grad_weight(plan)
+    plan.planes = fits_planes(plan)
+    if mul_overflows(plan.groups * plan.cout * plan.taps, plan.for_input.slivers * plan.for_input.columns * plan.item,
+                     &plan.packed_bytes) or plan.packed_bytes > (<int64_t>1 << 60):
         return fail(failure, Rule.TOO_LARGE, CONV_WEIGHT)
     plan.packed_bytes = round_up(plan.packed_bytes, CONV_ALIGN) if tensors[CONV_GRAD_INPUT] != NULL else 0
-    for_input = panel_bytes(plan, CONV_K * plan.columns_in) + panel_bytes(plan, plan.rows_in * plan.columns_in) \
-        + round_up(plan.columns_in * <int64_t>sizeof(Run), CONV_ALIGN)
-    for_weight = panel_bytes(plan, CONV_LINE * plan.rows_weight) + panel_bytes(plan, CONV_K * plan.columns_weight) \
-        + panel_bytes(plan, plan.rows_weight * plan.columns_weight) + panel_bytes(plan, CONV_LINE * plan.tile.lanes) \
-        + round_up(CONV_K * <int64_t>sizeof(Run), CONV_ALIGN)
-    plan.thread_bytes = max(for_input, for_weight)
+    plan.thread_bytes = max(plan.for_input.bytes, plan.for_weight.bytes)
+    if plan.planes:
+        plan.packed_bytes = table_bytes(plan.taps) + 2 * plane_bits_bytes(plan)
+        plan.thread_bytes = plane_thread_bytes(plan)
     plan.workspace_bytes = CONV_ALIGN + plan.packed_bytes + plan.threads * plan.thread_bytes
     return Rule.PASSED
 
@@ -257,10 +261,6 @@ cdef int worthwhile_threads(const ConvPlan *plan, int threads) noexcept nogil:
             or mul_overflows(work, plan.taps, &work):
         return threads
     return <int>max(<int64_t>1, min(<int64_t>threads, work // CONV_WORK))
-
-
-cdef int64_t panel_bytes(const ConvPlan *plan, int64_t elements) noexcept nogil:
-    return round_up(elements * plan.item, CONV_ALIGN)
 
 
 cdef int check_conv_addresses(Tensor **tensors, Failure *failure) noexcept nogil:

@@ -1,4 +1,4 @@
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport getenv, strtol
 from libc.string cimport memcpy, memset
 from cython.parallel cimport prange
@@ -17,15 +17,36 @@ cdef extern from "../kernels/table.h" nogil:
     ctypedef void (*ElementwiseKernel)(const void *, const void *, void *, int64_t, const FormulaParameters *) noexcept nogil
     ctypedef void (*ConvertKernel)(const char *, int64_t, char *, int64_t, int64_t) noexcept nogil
     ctypedef void (*TransposeKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
-    ctypedef void (*GemmKernel)(int64_t, const void *, int64_t, const void *, void *, int64_t, int) noexcept nogil
+    ctypedef void (*TransposeToKernel)(const char *, int64_t, char *, const int64_t *, int64_t, int64_t) noexcept nogil
+    ctypedef struct GemmSteps:
+        int64_t segments
+        int64_t length
+        const int64_t *a_segment
+        const int64_t *b_segment
+        int64_t a_step
+        int64_t b_step
+    ctypedef void (*GemmKernel)(const GemmSteps *, const void *, const int64_t *, const void *, void *, int64_t, int) noexcept nogil
+    ctypedef void (*StencilKernel)(int64_t, const void *, const int64_t *, const void *, int64_t, const uint16_t *, int64_t, void *, int) noexcept nogil
+    ctypedef void (*StencilDotKernel)(int64_t, const void *, const void *, const int64_t *, int64_t, const uint16_t *, int64_t, void *) noexcept nogil
     ctypedef double (*SumKernel)(const void *, int64_t) noexcept nogil
     ctypedef bint (*AcceptsParameters)(const FormulaParameters *) noexcept nogil
     ctypedef struct GemmTile:
-        int mr
-        int nr
-        int lanes
+        int rows
+        int vectors
         GemmKernel kernel
-        GemmKernel by_rows
+    ctypedef struct BFloat16Pairs:
+        GemmTile wide[5]
+        void (*of_channels)(const char *, int64_t, char *, const int64_t *, int64_t, int64_t) noexcept nogil
+        void (*of_pixels)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
+    ctypedef struct GemmTiles:
+        int lanes
+        int most
+        GemmTile wide[5]
+        GemmTile flat
+        GemmTile line
+    enum:
+        DOT_ROWS
+    ctypedef void (*DotKernel)(int64_t, int64_t, const void *, int64_t, const void *, int64_t, const int64_t *, int64_t, void *) noexcept nogil
     ctypedef struct KernelTable:
         const char *isa
         int formula_count
@@ -34,9 +55,15 @@ cdef extern from "../kernels/table.h" nogil:
         ElementwiseKernel (*elementwise)[20][3]
         ConvertKernel (*convert)[20]
         TransposeKernel *transpose
-        GemmTile *gemm
+        TransposeToKernel *transpose_to
+        GemmTiles *gemm
+        BFloat16Pairs pairs
+        DotKernel *dot
+        StencilKernel *stencil
+        StencilDotKernel *stencil_dot
         SumKernel *sum
     const KernelTable *const kernels "infiniop_kernels"
+    const bint bfloat16_pairs "infiniop_bfloat16_pairs"
     const char *const forced_isa "infiniop_forced_isa"
     const char *kernels_problem "infiniop_kernels_problem"
     const char *const *infiniop_compiled_isas()
@@ -53,6 +80,7 @@ cdef extern from "support.h" nogil:
     uint64_t enter_float_state()
     void leave_float_state(uint64_t saved)
     void finish_streams()
+    void prefetch_line(const char *p)
 
 
 cdef enum:

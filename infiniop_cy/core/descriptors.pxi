@@ -177,6 +177,11 @@ cdef class ElementwisePlanObject:
 cdef tuple ELEMENTWISE_PLAN_NAMES = ("grad_input", "input", "grad_output")
 
 
+cdef dict cut_facts(const ConvCut *cut):
+    return {"across": bool(cut.across), "shifted": bool(cut.shifted), "tile": (cut.tile[0], cut.tile[1], cut.tile[2], cut.tile[3]),
+            "positions": cut.positions, "columns": cut.columns, "task_columns": cut.columns * cut.task_slivers}
+
+
 cdef class ConvPlanObject:
     """A plan for one convolution backward; gradients whose address is None or 0 are skipped."""
     cdef ConvPlan plan
@@ -213,6 +218,22 @@ cdef class ConvPlanObject:
     @property
     def workspace_size(self):
         return self.plan.workspace_bytes
+
+    @property
+    def facts(self):
+        """What the plan chose, by name; None for a GPU, whose kernels choose for themselves."""
+        cdef ConvPlan *plan = &self.plan
+        if self.device >= 0:
+            return None
+        return {
+            "isa": kernels.isa.decode(), "lanes": kernels.gemm[plan.compute].lanes, "threads": plan.threads,
+            "cin": plan.cin, "cout": plan.cout, "workspace": plan.workspace_bytes, "shared": plan.packed_bytes,
+            "per_thread": plan.thread_bytes, "planes": bool(plan.planes),
+            "grad_input": dict(cut_facts(&plan.for_input), positions_limit=CONV_POSITIONS, tasks=grad_input_tasks(plan), phases=phase_count(plan),
+                               steps=(plan.for_input.taps, plan.for_input.channels)),
+            "grad_weight": dict(cut_facts(&plan.for_weight), positions_limit=CONV_WEIGHT_POSITIONS, tasks=grad_weight_tasks(plan), rows=plan.for_weight.rows,
+                                chain=not plan.for_weight.across and plan.pixels_out < CONV_SHORT_IMAGE),
+        }
 
     def calculate(self, workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight, stream=0):
         """stream: the address of a GPU's stream."""

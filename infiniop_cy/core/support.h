@@ -73,6 +73,15 @@ static inline void leave_float_state(uint64_t saved) {
 #endif
 }
 
+// Asks for a line that will be read, into the second level of the caches.
+static inline void prefetch_line(const char *p) {
+#if defined(_MSC_VER) && !defined(__clang__)
+    (void)p;
+#else
+    __builtin_prefetch(p, 0, 2);
+#endif
+}
+
 // Orders stores past the caches before all that follows. Once per thread: waiting for memory is what it costs.
 static inline void finish_streams(void) {
 #if defined(__x86_64__) || defined(_M_X64)

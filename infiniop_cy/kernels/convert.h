@@ -48,6 +48,7 @@ template <class T> void copy(const char *from, int64_t from_stride, char *to, in
         if (from_stride == 0) return copy_every<T, 0>(from, (T *)to, n);
         if (from_stride == -int64_t(sizeof(T))) return copy_every<T, -1>(from, (T *)to, n);
         if (from_stride == 2 * sizeof(T)) return copy_every<T, 2>(from, (T *)to, n);
+        if (from_stride == -2 * int64_t(sizeof(T))) return copy_every<T, -2>(from, (T *)to, n);
     }
     for (int64_t i = 0; i < n; i++) write(to + i * to_stride, read<T>(from + i * from_stride));
 }

@@ -59,7 +59,16 @@ const KernelTable *choose_kernels(const char *forced) {
     infiniop_kernels_problem = "not compiled into this build";
     return nullptr;
 }
+
+bool runs_pairs(const KernelTable *table) {
+#if defined(INFINIOP_X86_KERNELS)
+    return table && table->pairs.of_channels && __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
+}
 }  // namespace
 
 const char *const infiniop_forced_isa = forced_isa();
 const KernelTable *const infiniop_kernels = choose_kernels(infiniop_forced_isa);
+const bool infiniop_bfloat16_pairs = runs_pairs(infiniop_kernels);

@@ -1,4 +1,4 @@
-// The matrix micro-kernel and the sum, for float and double: register tiles of mr rows by vectors.
+// Sums of products for float and double: matrix micro-kernels of rows by vectors, dot products, and plain sums.
 #pragma once
 #include "simd.h"
 #include "table.h"
@@ -6,44 +6,93 @@
 namespace INFINIOP_ISA {
 namespace {
 
-// Rows by vectors of accumulators that fill the register file without spilling.
-#if defined(__AVX512F__)
-enum { gemm_rows = 8, gemm_vectors = 3 };
-#elif defined(__AVX2__)
-enum { gemm_rows = 6, gemm_vectors = 2 };
-#else
-enum { gemm_rows = 4, gemm_vectors = 2 };
-#endif
-
-template <class V, bool by_rows>
-void gemm(int64_t k, const void *a_, int64_t a_row, const void *b_, void *c_, int64_t c_row, int chain) {
+template <class V, int rows, int vectors>
+void gemm(const GemmSteps *steps, const void *a_, const int64_t *row, const void *b_, void *c_, int64_t c_row,
+          int chain) {
     typedef scalar<V> S;
     constexpr int count = lanes<V>::count;
-    const S *a = (const S *)a_, *b = (const S *)b_;
     S *c = (S *)c_;
-    V sum[gemm_rows][gemm_vectors];
+    V sum[rows][vectors];
 #pragma GCC unroll 8
-    for (int i = 0; i < gemm_rows; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < gemm_vectors; j++) sum[i][j] = chain ? load<V>(c + i * c_row + j * count) : V{};
-    for (int64_t p = 0; p < k; p++, a += by_rows ? 1 : gemm_rows, b += gemm_vectors * count) {
-        V column[gemm_vectors];
-#pragma GCC unroll 4
-        for (int j = 0; j < gemm_vectors; j++) column[j] = load<V>(b + j * count);
+    for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
-        for (int i = 0; i < gemm_rows; i++) {
-            V row = splat<V>(by_rows ? a[i * a_row] : a[i]);
-#pragma GCC unroll 4
-            for (int j = 0; j < gemm_vectors; j++) sum[i][j] = mul_add(row, column[j], sum[i][j]);
+        for (int j = 0; j < vectors; j++) sum[i][j] = chain ? load<V>(c + i * c_row + j * count) : V{};
+    int64_t at[rows];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++) at[i] = row[i];
+    const int64_t length = steps->length, a_step = steps->a_step, b_step = steps->b_step;
+    for (int64_t s = 0; s < steps->segments; s++) {
+        const S *a = (const S *)a_ + steps->a_segment[s], *b = (const S *)b_ + steps->b_segment[s];
+        for (int64_t k = 0; k < length; k++, a += a_step, b += b_step) {
+            V column[vectors];
+#pragma GCC unroll 8
+            for (int j = 0; j < vectors; j++) column[j] = load<V>(b + j * count);
+#pragma GCC unroll 8
+            for (int i = 0; i < rows; i++) {
+                V factor = splat<V>(a[at[i]]);
+#pragma GCC unroll 8
+                for (int j = 0; j < vectors; j++) sum[i][j] = mul_add(factor, column[j], sum[i][j]);
+            }
         }
     }
 #pragma GCC unroll 8
-    for (int i = 0; i < gemm_rows; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < gemm_vectors; j++) {
-            S *at = c + i * c_row + j * count;
-            store(at, chain ? sum[i][j] : load<V>(at) + sum[i][j]);
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; j++) {
+            S *to = c + i * c_row + j * count;
+            store(to, chain ? sum[i][j] : load<V>(to) + sum[i][j]);
         }
+}
+
+template <class V, int rows, int vectors> constexpr GemmTile gemm_tile() {
+    return {rows, vectors, gemm<V, rows, vectors>};
+}
+
+// Register tiles that fill the register file without spilling.
+template <class V> constexpr GemmTiles gemm_tiles() {
+#if defined(__AVX512F__)
+    return {lanes<V>::count, 4, {{}, gemm_tile<V, 8, 1>(), gemm_tile<V, 8, 2>(), gemm_tile<V, 8, 3>(), gemm_tile<V, 6, 4>()},
+            gemm_tile<V, 4, 6>(), gemm_tile<V, 1, 8>()};
+#elif defined(__AVX2__)
+    return {lanes<V>::count, 2, {{}, gemm_tile<V, 8, 1>(), gemm_tile<V, 6, 2>()}, gemm_tile<V, 4, 3>(), gemm_tile<V, 1, 8>()};
+#else
+    return {lanes<V>::count, 2, {{}, gemm_tile<V, 4, 1>(), gemm_tile<V, 4, 2>()}, gemm_tile<V, 4, 2>(), gemm_tile<V, 1, 8>()};
+#endif
+}
+
+// By a fixed tree.
+template <class V> INFINIOP_INLINE scalar<V> add_lanes(V v) {
+    scalar<V> part[lanes<V>::count];
+    store(part, v);
+    for (int width = lanes<V>::count / 2; width; width /= 2)
+        for (int i = 0; i < width; i++) part[i] += part[i + width];
+    return part[0];
+}
+
+template <class V>
+void dot(int64_t lines, int64_t length, const void *g_, int64_t g_line, const void *x_, int64_t x_line, const int64_t *row,
+         int64_t row_count, void *sums) {
+    typedef scalar<V> S;
+    constexpr int count = lanes<V>::count;
+    const int64_t whole = length / count * count;
+    integer<V> last = {};  // all ones in the lanes of a line's last vector
+    for (int i = 0; i < length - whole; i++) last[i] = -1;
+    V sum[DOT_ROWS] = {};
+    const S *g = (const S *)g_, *x = (const S *)x_;
+    for (int64_t line = 0; line < lines; line++, g += g_line, x += x_line) {
+        for (int64_t i = 0; i < whole; i += count) {
+            V factor = load<V>(g + i);
+#pragma GCC unroll 9
+            for (int r = 0; r < DOT_ROWS; r++) sum[r] = mul_add(factor, load<V>(x + row[r] + i), sum[r]);
+        }
+        if (whole < length) {
+            V factor = bits_as<V>(bits_as<integer<V>>(load<V>(g + whole)) & last);
+#pragma GCC unroll 9
+            for (int r = 0; r < DOT_ROWS; r++)
+                sum[r] = mul_add(factor, bits_as<V>(bits_as<integer<V>>(load<V>(x + row[r] + whole)) & last), sum[r]);
+        }
+    }
+    for (int64_t r = 0; r < row_count; r++) ((S *)sums)[r] += add_lanes(sum[r]);
 }
 
 // Sixteen partial sums whatever the vector width, then a fixed tree.
@@ -60,10 +109,10 @@ template <class S> double sum(const void *values_, int64_t n) {
 }
 
 constexpr void fill_gemm(KernelTable &table) {
-    table.gemm[DTYPE_F32] = {gemm_rows, gemm_vectors * lanes<f32v>::count, lanes<f32v>::count, gemm<f32v, false>,
-                             gemm<f32v, true>};
-    table.gemm[DTYPE_F64] = {gemm_rows, gemm_vectors * lanes<f64v>::count, lanes<f64v>::count, gemm<f64v, false>,
-                             gemm<f64v, true>};
+    table.gemm[DTYPE_F32] = gemm_tiles<f32v>();
+    table.gemm[DTYPE_F64] = gemm_tiles<f64v>();
+    table.dot[DTYPE_F32] = dot<f32v>;
+    table.dot[DTYPE_F64] = dot<f64v>;
     table.sum[DTYPE_F32] = sum<float>;
     table.sum[DTYPE_F64] = sum<double>;
 }

@@ -4,6 +4,8 @@
 #include "convert.h"
 #include "elementwise.h"
 #include "gemm.h"
+#include "pairs.h"
+#include "stencil.h"
 #include "table.h"
 #include "transpose.h"
 
@@ -19,8 +21,10 @@ constexpr KernelTable make_table() {
     table.isa = INFINIOP_TEXT(INFINIOP_ISA);
     fill_elementwise(table, formulas{});
     fill_convert(table);
+    fill_stencil(table);
     fill_transpose(table);
     fill_gemm(table);
+    fill_pairs(table);
     return table;
 }
 constexpr KernelTable table = make_table();

@@ -33,16 +33,65 @@ typedef void (*ConvertKernel)(const char *from, int64_t from_stride, char *to, i
 // bytes apart.
 typedef void (*TransposeKernel)(const char *from, int64_t column, char *to, int64_t row, int64_t rows, int64_t columns);
 
-// c[mr][nr] += sum over k of a[k][mr] * b[k][nr], or of a[mr][k] whose rows are a_row elements apart (by_rows). The sum
-// runs in the order of k: from zero, then added to c (chain = 0), or starting from c (chain = 1), which makes the bits
-// independent of where k is cut.
-typedef void (*GemmKernel)(int64_t k, const void *a, int64_t a_row, const void *b, void *c, int64_t c_row, int chain);
+// The same with row r at to + place[r].
+typedef void (*TransposeToKernel)(const char *from, int64_t column, char *to, const int64_t *place, int64_t rows,
+                                  int64_t columns);
+
+// What a matrix micro-kernel sums over: `segments` stretches of `length` steps. Stretch s starts at a + a_segment[s] and
+// b + b_segment[s]; a step further is a_step and b_step further. All count elements.
+struct GemmSteps {
+    int64_t segments, length;
+    const int64_t *a_segment, *b_segment;
+    int64_t a_step, b_step;
+};
+
+// c[r][j] += sum over the steps of a[row[r]] * b[j], for all rows and whole vectors of columns of a register tile; row
+// holds elements. The sum runs in the order of the steps: from zero, then added to c (chain = 0), or starting from c
+// (chain = 1), which makes the bits independent of where the steps are cut.
+typedef void (*GemmKernel)(const struct GemmSteps *, const void *a, const int64_t *row, const void *b, void *c,
+                           int64_t c_row, int chain);
 
 struct GemmTile {
-    int mr, nr;
-    int lanes;  // of a vector; nr is a multiple
-    GemmKernel kernel, by_rows;
+    int rows, vectors;
+    GemmKernel kernel;
 };
+
+enum { GEMM_VECTORS = 4 };
+
+struct GemmTiles {
+    int lanes;                        // of a vector
+    int most;                         // vectors of the widest of:
+    struct GemmTile wide[GEMM_VECTORS + 1];  // [vectors], many rows
+    struct GemmTile flat, line;       // few rows by many vectors, one row by more
+};
+
+// Pairs of bfloat16 as the two products of one instruction, which takes the upper half first: the earlier step lies there.
+// Null where the instruction set has none; to be called where infiniop_bfloat16_pairs.
+struct BFloat16Pairs {
+    // As GemmTile's, each step of `length` two: a, row, a_segment and a_step count bfloat16, b counts pairs.
+    struct GemmTile wide[GEMM_VECTORS + 1];
+    // Pairs of channels: pair c of pixel r at to + place[r] + 4 * c; pixels are contiguous, channels `column` bytes apart,
+    // after the last one comes a zero.
+    void (*of_channels)(const char *from, int64_t column, char *to, const int64_t *place, int64_t pixels, int64_t channels);
+    // Pairs of pixels: pair r of channel c at to + r * row + 4 * c; after an odd last pixel comes a zero.
+    void (*of_pixels)(const char *from, int64_t column, char *to, int64_t row, int64_t pixels, int64_t channels);
+};
+
+// sums[r] += sum over `lines` lines of `length` elements of g[i] * x[row[r] + i], r < count <= DOT_ROWS; from line to line
+// g goes g_line and x x_line elements further. One partial sum a lane, then a fixed tree. Reads whole vectors: up to one
+// vector less an element past the last line. row holds DOT_ROWS entries.
+enum { DOT_ROWS = 9 };
+typedef void (*DotKernel)(int64_t lines, int64_t length, const void *g, int64_t g_line, const void *x, int64_t x_line,
+                          const int64_t *row, int64_t count, void *sums);
+
+// Flat planes under a kernel of `taps` weights: tap t of pixel i is pixel i + shift[t], inside the image if bit i of row t of
+// the bits is set (one uint16_t for each vector of pixels, bits_row from row to row). What lies outside may hold anything.
+// to[i] = or += (adding) sum over taps of weight[t] * from[i + shift[t]], for whole vectors.
+typedef void (*StencilKernel)(int64_t vectors, const void *from, const int64_t *shift, const void *weight, int64_t taps,
+                              const uint16_t *bits, int64_t bits_row, void *to, int adding);
+// sums[t] += sum over pixels of g[i] * x[i + shift[t]], an x outside counting as 0. One partial sum a lane, then a fixed tree.
+typedef void (*StencilDotKernel)(int64_t vectors, const void *g, const void *x, const int64_t *shift, int64_t taps,
+                                 const uint16_t *bits, int64_t bits_row, void *sums);
 
 // The sum of n contiguous elements, in an order that depends on n alone.
 typedef double (*SumKernel)(const void *values, int64_t n);
@@ -55,7 +104,12 @@ struct KernelTable {
     ElementwiseKernel elementwise[MAX_FORMULAS][DTYPE_COUNT][STORE_COUNT];
     ConvertKernel convert[DTYPE_COUNT][DTYPE_COUNT];              // [from][to]
     TransposeKernel transpose[DTYPE_COUNT];                       // F16, BF16, F32, F64
-    GemmTile gemm[DTYPE_COUNT];                                   // F32, F64
+    TransposeToKernel transpose_to[DTYPE_COUNT];                  // F32, F64
+    GemmTiles gemm[DTYPE_COUNT];                                  // F32, F64
+    BFloat16Pairs pairs;
+    DotKernel dot[DTYPE_COUNT];                                   // F32, F64
+    StencilKernel stencil[DTYPE_COUNT];                           // F32, F64
+    StencilDotKernel stencil_dot[DTYPE_COUNT];                    // F32, F64
     SumKernel sum[DTYPE_COUNT];                                   // F32, F64
 };
 
@@ -68,5 +122,6 @@ extern const struct KernelTable infiniop_kernels_avx512;
 extern const struct KernelTable *const infiniop_kernels;
 extern const char *const infiniop_forced_isa;
 extern const char *infiniop_kernels_problem;
+extern const bool infiniop_bfloat16_pairs;  // whether this CPU runs the chosen table's pairs
 // Names of the tables compiled in, null-terminated, best first.
 const char *const *infiniop_compiled_isas(void);

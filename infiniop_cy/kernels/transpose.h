@@ -40,23 +40,56 @@ template <int n, class V> INFINIOP_INLINE void transpose_square(V *rows) {
     }
 }
 
-// One square: row r of `to` is element r of each column of `from`.
+// The first n elements of a vector, 0 <= n < its lanes; the others are zeros.
+template <class V> INFINIOP_INLINE V load_some(const char *p, int n) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(V{}[0]) == 4) return (V)_mm512_maskz_loadu_epi32(__mmask16((1u << n) - 1), p);
+    return (V)_mm512_maskz_loadu_epi64(__mmask8((1u << n) - 1), p);
+#else
+    V v = {};
+    for (int i = 0; i < n; i++) __builtin_memcpy((char *)&v + i * sizeof(v[0]), p + i * sizeof(v[0]), sizeof(v[0]));
+    return v;
+#endif
+}
+template <class V> INFINIOP_INLINE void store_some(char *p, V v, int n) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(v[0]) == 4) _mm512_mask_storeu_epi32(p, __mmask16((1u << n) - 1), (__m512i)v);
+    else _mm512_mask_storeu_epi64(p, __mmask8((1u << n) - 1), (__m512i)v);
+#else
+    for (int i = 0; i < n; i++) __builtin_memcpy(p + i * sizeof(v[0]), (char *)&v + i * sizeof(v[0]), sizeof(v[0]));
+#endif
+}
+
+// One square: row r of `to` is element r of each column of `from`. some: of a square that is cut off.
 template <class V> struct transpose_block {
     static constexpr int size = vector_bytes / sizeof(V{}[0]);
-    static INFINIOP_INLINE void run(const char *from, int64_t column, char *to, int64_t row) {
+    template <class Row> static INFINIOP_INLINE void run(const char *from, int64_t column, Row row) {
         V square[size];
 #pragma GCC unroll 16
         for (int i = 0; i < size; i++) square[i] = load<V>(from + i * column);
         transpose_square<size>(square);
 #pragma GCC unroll 16
-        for (int i = 0; i < size; i++) store(to + i * row, square[i]);
+        for (int i = 0; i < size; i++) store(row(i), square[i]);
+    }
+    template <class Row> static void some(const char *from, int64_t column, Row row, int rows, int columns) {
+        V square[size];
+#pragma GCC unroll 16
+        for (int i = 0; i < size; i++)
+            square[i] = i >= columns ? V{} : rows < size ? load_some<V>(from + i * column, rows) : load<V>(from + i * column);
+        transpose_square<size>(square);
+#pragma GCC unroll 16
+        for (int i = 0; i < size; i++) {
+            if (i >= rows) break;
+            if (columns < size) store_some(row(i), square[i], columns);
+            else store(row(i), square[i]);
+        }
     }
 };
 
 // 16 bits: pairs of columns become 32-bit elements, one square for even and one for odd rows.
 template <> struct transpose_block<uint16_t> {
     static constexpr int size = vector_bytes / 2;
-    static INFINIOP_INLINE void run(const char *from, int64_t column, char *to, int64_t row) {
+    template <class Row> static INFINIOP_INLINE void run(const char *from, int64_t column, Row row) {
         typedef transpose_u32 V;
         V even[size / 2], odd[size / 2];
 #pragma GCC unroll 16
@@ -67,25 +100,41 @@ template <> struct transpose_block<uint16_t> {
         }
         transpose_square<size / 2>(even);
 #pragma GCC unroll 16
-        for (int i = 0; i < size / 2; i++) store(to + 2 * i * row, even[i]);
+        for (int i = 0; i < size / 2; i++) store(row(2 * i), even[i]);
         transpose_square<size / 2>(odd);
 #pragma GCC unroll 16
-        for (int i = 0; i < size / 2; i++) store(to + (2 * i + 1) * row, odd[i]);
+        for (int i = 0; i < size / 2; i++) store(row(2 * i + 1), odd[i]);
+    }
+    template <class Row> static void some(const char *from, int64_t column, Row row, int rows, int columns) {
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < columns; c++) __builtin_memcpy(row(r) + 2 * c, from + c * column + 2 * r, 2);
     }
 };
 
-// T: the element; B: what a square is made of.
+// T: the element; B: what a square is made of; place(r): bytes from `to` to row r.
+template <class T, class B, class Place>
+INFINIOP_INLINE void transpose_rows(const char *from, int64_t column, char *to, Place place, int64_t rows, int64_t columns) {
+    constexpr int size = transpose_block<B>::size;
+    for (int64_t c = 0; c < columns; c += size)
+        for (int64_t r = 0; r < rows; r += size) {
+            const char *at = from + c * column + r * int64_t(sizeof(T));
+            char *there = to + c * int64_t(sizeof(T));
+            auto row = [there, r, place](int i) { return there + place(r + i); };
+            if (columns - c >= size && rows - r >= size) transpose_block<B>::run(at, column, row);
+            else
+                transpose_block<B>::some(at, column, row, rows - r < size ? int(rows - r) : size,
+                                         columns - c < size ? int(columns - c) : size);
+        }
+}
+
 template <class T, class B>
 void transpose(const char *from, int64_t column, char *to, int64_t row, int64_t rows, int64_t columns) {
-    constexpr int size = transpose_block<B>::size;
-    int64_t whole_columns = columns / size * size, whole_rows = rows / size * size;
-    for (int64_t c = 0; c < whole_columns; c += size)
-        for (int64_t r = 0; r < whole_rows; r += size)
-            transpose_block<B>::run(from + c * column + r * int64_t(sizeof(T)), column,
-                                    to + r * row + c * int64_t(sizeof(T)), row);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = r < whole_rows ? whole_columns : 0; c < columns; c++)
-            __builtin_memcpy(to + r * row + c * sizeof(T), from + c * column + r * sizeof(T), sizeof(T));
+    transpose_rows<T, B>(from, column, to, [row](int64_t r) { return r * row; }, rows, columns);
+}
+
+template <class T, class B>
+void transpose_to(const char *from, int64_t column, char *to, const int64_t *place, int64_t rows, int64_t columns) {
+    transpose_rows<T, B>(from, column, to, [place](int64_t r) { return place[r]; }, rows, columns);
 }
 
 constexpr void fill_transpose(KernelTable &table) {
@@ -93,6 +142,8 @@ constexpr void fill_transpose(KernelTable &table) {
     table.transpose[DTYPE_BF16] = transpose<uint16_t, uint16_t>;
     table.transpose[DTYPE_F32] = transpose<uint32_t, transpose_u32>;
     table.transpose[DTYPE_F64] = transpose<uint64_t, transpose_u64>;
+    table.transpose_to[DTYPE_F32] = transpose_to<uint32_t, transpose_u32>;
+    table.transpose_to[DTYPE_F64] = transpose_to<uint64_t, transpose_u64>;
 }
 
 }  // namespace

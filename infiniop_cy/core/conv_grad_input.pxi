@@ -1,0 +1,479 @@
+# grad_input: rows are the input pixels of a tile, columns are ci, and the steps go through (block of co, tap, co) of
+# grad_output, packed with its channels side by side, and of the weights, packed once for all tiles.
+
+# The input pixels whose index along each axis is first + step * stride: one phase of a strided convolution.
+# Only the taps of the same residue reach them, each from grad_output pixels that again lie side by side.
+ctypedef struct Phase:
+    int64_t first[3]
+    int64_t size[3]    # pixels along each axis
+    int64_t taps[3]    # taps along each axis
+    int64_t tap_offset # of the phase's first tap in the order of packed weights
+    int64_t tap_count
+
+
+cdef inline int64_t tap_residue(const ConvPlan *plan, int d, int64_t k) noexcept nogil:
+    return (k * (plan.dilation[d] % plan.stride[d])) % plan.stride[d]
+
+
+cdef int64_t phase_tap(const ConvPlan *plan, const Phase *phase, int d, int64_t i) noexcept nogil:
+    """The i-th tap along axis d that belongs to the phase."""
+    cdef int64_t residue = (phase.first[d] + plan.before[d]) % plan.stride[d], k
+    for k in range(plan.kernel[d]):
+        if tap_residue(plan, d, k) == residue:
+            if i == 0:
+                return k
+            i -= 1
+    return -1
+
+
+cdef void make_phase(const ConvPlan *plan, int64_t number, Phase *phase) noexcept nogil:
+    cdef int64_t residue, k
+    cdef int64_t below[3]
+    cdef int d
+    for d in range(2, -1, -1):
+        phase.first[d] = number % min(plan.stride[d], plan.size_in[d])
+        number //= min(plan.stride[d], plan.size_in[d])
+        phase.size[d] = (plan.size_in[d] - phase.first[d] - 1) // plan.stride[d] + 1
+        residue = (phase.first[d] + plan.before[d]) % plan.stride[d]
+        phase.taps[d] = below[d] = 0
+        for k in range(plan.kernel[d]):
+            phase.taps[d] += tap_residue(plan, d, k) == residue
+            below[d] += tap_residue(plan, d, k) < residue
+    phase.tap_count = phase.taps[0] * phase.taps[1] * phase.taps[2]
+    phase.tap_offset = below[0] * plan.kernel[1] * plan.kernel[2] \
+        + phase.taps[0] * (below[1] * plan.kernel[2] + phase.taps[1] * below[2])
+
+
+cdef int64_t packed_tap(const ConvPlan *plan, int64_t k0, int64_t k1, int64_t k2) noexcept nogil:
+    """Position of a tap in the packed weights: sorted by residue, so that a phase is one piece."""
+    cdef int64_t r
+    cdef int64_t k[3]
+    cdef int64_t below[3]
+    cdef int64_t same[3]
+    cdef int64_t rank[3]
+    cdef int d
+    k[0], k[1], k[2] = k0, k1, k2
+    for d in range(3):
+        below[d] = same[d] = rank[d] = 0
+        for r in range(plan.kernel[d]):
+            below[d] += tap_residue(plan, d, r) < tap_residue(plan, d, k[d])
+            same[d] += tap_residue(plan, d, r) == tap_residue(plan, d, k[d])
+            rank[d] += r < k[d] and tap_residue(plan, d, r) == tap_residue(plan, d, k[d])
+    return below[0] * plan.kernel[1] * plan.kernel[2] + same[0] * (below[1] * plan.kernel[2] + same[1] * below[2]) \
+        + (rank[0] * same[1] + rank[1]) * same[2] + rank[2]
+
+
+cdef void tap_base(const ConvPlan *plan, const Phase *phase, int64_t tap, int64_t *base, int64_t *k) noexcept nogil:
+    """The grad_output pixel that the phase's first pixel meets under its tap-th tap, and that tap's index."""
+    cdef int64_t rest = tap
+    cdef int d
+    for d in range(2, -1, -1):
+        k[d] = phase_tap(plan, phase, d, rest % phase.taps[d])
+        rest //= phase.taps[d]
+        base[d] = (phase.first[d] + plan.before[d] - k[d] * plan.dilation[d]) // plan.stride[d]  # exact
+
+
+cdef char *packed_panel(const ConvPlan *plan, char *packed, int64_t group, int64_t sliver, int64_t co) noexcept nogil:
+    """Weights of one sliver and one block of co, as [packed_tap][co][columns], or pairs of co."""
+    cdef int64_t columns = plan.for_input.columns * plan.item
+    if plan.for_input.pairs:
+        co //= 2
+    return packed + ((group * plan.for_input.slivers + sliver) * plan.cout + co) * plan.taps * columns
+
+
+cdef void stage_taps(const ConvPlan *plan, const char *source, int64_t tap, int64_t taps, int64_t channels, char *raw,
+                     char *staged) noexcept nogil:
+    """Taps [tap, +taps) of so many ci from `source` on, as [tap][columns], zeros after the last ci."""
+    cdef const ConvView *w = &plan.view[CONV_WEIGHT]
+    cdef int64_t item = plan.item, columns = plan.for_input.columns, stored = itemsize_of(plan.dtype), i, k
+    cdef bint in_line = w.space[2] == stored and (plan.kernel[1] == 1 or w.space[1] == plan.kernel[2] * stored) \
+        and (plan.kernel[0] == 1 or w.space[0] == plan.kernel[1] * plan.kernel[2] * stored)
+    if channels < columns:
+        memset(staged, 0, taps * columns * item)
+    if not in_line or taps == 1:
+        for i in range(taps):
+            k = tap + i
+            plan.load(source + k // (plan.kernel[1] * plan.kernel[2]) * w.space[0]
+                      + k // plan.kernel[2] % plan.kernel[1] * w.space[1] + k % plan.kernel[2] * w.space[2],
+                      w.channel, staged + i * columns * item, item, channels)
+        return
+    source += tap * stored
+    if plan.dtype == plan.compute:
+        kernels.transpose[plan.compute](source, w.channel, staged, columns * item, taps, channels)
+        return
+    if w.channel == taps * stored:
+        plan.load(source, stored, raw, item, taps * channels)
+    else:
+        for i in range(channels):
+            plan.load(source + i * w.channel, stored, raw + i * taps * item, item, taps)
+    kernels.transpose[plan.compute](raw, taps * item, staged, columns * item, taps, channels)
+
+
+cdef bint drop_all_nonfinite(const ConvPlan *plan, char *values, int64_t n) noexcept nogil:
+    if plan.compute == DTYPE_F64:
+        return drop_nonfinite(<double *>values, n)
+    return drop_nonfinite(<float *>values, n)
+
+
+cdef void join_pairs(const uint32_t *values, int64_t n, bint second, uint32_t *pairs) noexcept nogil:
+    """bfloat16 numbers, widened, into the upper halves, or (second) the lower ones."""
+    cdef int64_t i
+    for i in range(n):
+        pairs[i] = pairs[i] | values[i] >> 16 if second else values[i]
+
+
+cdef bint pack_weight(const ConvPlan *plan, int64_t group, int64_t sliver, int64_t co_from, char *packed,
+                      char *scratch) noexcept nogil:
+    """One panel of weights. inf and NaN become 0, since they would meet padding's zeros; the result says whether
+    add_nonfinite has to make up for that."""
+    cdef const ConvCut *cut = &plan.for_input
+    cdef const ConvView *w = &plan.view[CONV_WEIGHT]
+    cdef int64_t item = plan.item, columns = cut.columns, count = min(cut.channels, plan.cout - co_from)
+    cdef int64_t channels = min(columns, plan.cin - sliver * columns), tap, taps, co, i
+    cdef char *panel = packed_panel(plan, packed, group, sliver, co_from)
+    cdef char *raw = take(&scratch, scratch_bytes(plan, CONV_STAGED_TAPS * columns))
+    cdef char *staged
+    cdef int64_t place[CONV_STAGED_TAPS]
+    cdef bint nonfinite = False
+    cdef int64_t steps = pieces(count, 2) if cut.pairs else count
+    cdef uint64_t float_state = enter_float_state()
+    tap = 0
+    while tap < plan.taps:
+        taps = min(<int64_t>CONV_STAGED_TAPS, plan.taps - tap)
+        for i in range(taps):
+            place[i] = packed_tap(plan, (tap + i) // (plan.kernel[1] * plan.kernel[2]),
+                                  (tap + i) // plan.kernel[2] % plan.kernel[1], (tap + i) % plan.kernel[2]) * steps
+        for co in range(count):
+            staged = scratch if taps > 1 or cut.pairs else panel + (place[0] + co) * columns * item
+            stage_taps(plan, w.data + (group * plan.cout + co_from + co) * w.n + sliver * columns * w.channel, tap, taps,
+                       channels, raw, staged)
+            if staged != scratch:
+                continue
+            if cut.pairs:
+                nonfinite |= drop_all_nonfinite(plan, scratch, taps * columns)
+            for i in range(taps):
+                if cut.pairs:
+                    join_pairs(<const uint32_t *>scratch + i * columns, columns, co % 2,
+                               <uint32_t *>panel + (place[i] + co // 2) * columns)
+                else:
+                    memcpy(panel + (place[i] + co) * columns * item, scratch + i * columns * item, columns * item)
+        tap += CONV_STAGED_TAPS
+    if not cut.pairs:
+        nonfinite = drop_all_nonfinite(plan, panel, plan.taps * count * columns)
+    leave_float_state(float_state)
+    return nonfinite
+
+
+cdef void add_nonfinite(const ConvPlan *plan, int64_t group, const Phase *phase, const Box *tile, const Box *block,
+                        int64_t ci_from, int64_t channels, char *sums, int64_t pixel_pitch, int64_t ci_pitch) noexcept nogil:
+    """Add the products with inf and NaN weights, which pack_weight left out, where they really exist. The sums are laid
+    out as the positions of the block."""
+    cdef const ConvView *w = &plan.view[CONV_WEIGHT]
+    cdef const ConvView *g = &plan.view[CONV_GRAD_OUTPUT]
+    cdef int64_t tap, co, ci, n, z, y, x, pixel
+    cdef int64_t base[3]
+    cdef int64_t k[3]
+    cdef int64_t o[3]
+    cdef double weight
+    for tap in range(phase.tap_count):
+        tap_base(plan, phase, tap, base, k)
+        for co in range(plan.cout):
+            for ci in range(channels):
+                weight = load_one(plan, w.data + (group * plan.cout + co) * w.n + (ci_from + ci) * w.channel
+                                  + k[0] * w.space[0] + k[1] * w.space[1] + k[2] * w.space[2])
+                if weight - weight == 0:
+                    continue
+                for n in range(tile.samples):
+                    for z in range(tile.extent[0]):
+                        for y in range(tile.extent[1]):
+                            for x in range(tile.extent[2]):
+                                pixel = ((n * block.extent[0] + z) * block.extent[1] + y) * block.extent[2] + x
+                                o[0], o[1] = tile.first[0] + z + base[0], tile.first[1] + y + base[1]
+                                o[2] = tile.first[2] + x + base[2]
+                                if 0 <= o[0] < plan.size_out[0] and 0 <= o[1] < plan.size_out[1] and 0 <= o[2] < plan.size_out[2]:
+                                    add_to(plan, sums + (pixel * pixel_pitch + ci * ci_pitch) * plan.item, weight * load_one(
+                                        plan, g.data + (tile.n + n) * g.n + (group * plan.cout + co) * g.channel + o[0] * g.space[0]
+                                        + o[1] * g.space[1] + o[2] * g.space[2]))
+
+
+cdef void save_pixels(const ConvPlan *plan, const char *sums, int64_t pitch, int64_t pixels, int64_t channels, char *out,
+                      int64_t step, int64_t channel, char *stage) noexcept nogil:
+    """A row of `pixels` sums, [pixel][pitch], to pixels `step` and channels `channel` bytes apart, or added to them."""
+    cdef int64_t item = plan.item, lanes = kernels.gemm[plan.compute].lanes, first, n, c, i
+    cdef char *row
+    if step == item and plan.dtype == plan.compute and not plan.accumulate:
+        kernels.transpose[plan.compute](sums, pitch * item, out, channel, channels, pixels)
+        return
+    if channel == itemsize_of(plan.dtype) and not plan.accumulate:
+        for i in range(pixels):
+            plan.save(sums + i * pitch * item, item, out + i * step, channel, channels)
+        return
+    first = 0
+    while first < pixels:
+        n = min(<int64_t>CONV_STAGE // 2, pixels - first)
+        c = 0
+        while c < channels:
+            kernels.transpose[plan.compute](sums + (first * pitch + c) * item, pitch * item, stage, CONV_STAGE_LINE * item,
+                                            min(lanes, channels - c), n)
+            for i in range(min(lanes, channels - c)):
+                row = stage + i * CONV_STAGE_LINE * item
+                if plan.accumulate:  # into the row's second half
+                    plan.load(out + (c + i) * channel + first * step, step, row + CONV_STAGE // 2 * item, item, n)
+                    add_values(plan, row + CONV_STAGE // 2 * item, row, n)
+                plan.save(row, item, out + (c + i) * channel + first * step, step, n)
+            c += lanes
+        first += CONV_STAGE // 2
+
+
+cdef void save_grad_input(const ConvPlan *plan, int64_t group, const Phase *phase, const Box *tile, int64_t ci_from,
+                          int64_t channels, const char *sums, int64_t pitch, char *stage) noexcept nogil:
+    cdef const ConvView *out = &plan.view[CONV_GRAD_INPUT]
+    cdef int64_t n, z, y, rows = tile.extent[1], pixels = tile.extent[2], step = plan.stride[2] * out.space[2]
+    if tile.extent[2] == plan.size_in[2] and out.space[1] * plan.stride[1] == tile.extent[2] * step:  # one row
+        rows, pixels = 1, pixels * rows
+    for n in range(tile.n, tile.n + tile.samples):
+        for z in range(tile.extent[0]):
+            for y in range(rows):
+                save_pixels(plan, sums, pitch, pixels, channels, out.data + n * out.n + (group * plan.cin + ci_from) * out.channel
+                            + (phase.first[0] + (tile.first[0] + z) * plan.stride[0]) * out.space[0]
+                            + (phase.first[1] + (tile.first[1] + y) * plan.stride[1]) * out.space[1]
+                            + (phase.first[2] + tile.first[2] * plan.stride[2]) * out.space[2], step, out.channel, stage)
+                sums += pixels * pitch * plan.item
+
+
+cdef void tile_rows(const Box *tile, const Box *block, int64_t scale, int64_t *row) noexcept nogil:
+    """Where each pixel of the tile lies in the block, in units of `scale`."""
+    cdef int64_t n, z, y, x, i = 0
+    for n in range(tile.samples):
+        for z in range(tile.extent[0]):
+            for y in range(tile.extent[1]):
+                for x in range(tile.extent[2]):
+                    row[i] = (((n * block.extent[0] + z) * block.extent[1] + y) * block.extent[2] + x) * scale
+                    i += 1
+    repeat_last(row, i)
+
+
+cdef void phase_block(const ConvPlan *plan, const Phase *phase, const Box *tile, Box *block, int64_t *low) noexcept nogil:
+    """The grad_output positions that the phase's taps reach from a tile; low: the least tap_base along each axis."""
+    cdef int64_t base[3]
+    cdef int64_t k[3]
+    cdef int64_t tap
+    cdef int d
+    block[0] = tile[0]
+    low[0] = low[1] = low[2] = 0
+    for tap in range(phase.tap_count):
+        tap_base(plan, phase, tap, base, k)
+        for d in range(3):
+            low[d] = min(low[d], base[d]) if tap else base[d]
+            block.extent[d] = max(block.extent[d], base[d] + tile.extent[d]) if tap else base[d] + tile.extent[d]
+    for d in range(3):
+        block.first[d] = tile.first[d] + low[d]
+        block.extent[d] -= low[d]
+
+
+cdef int64_t tap_shift(const Box *block, const int64_t *base, const int64_t *low) noexcept nogil:
+    """Positions of the block from a pixel at low to the one at base."""
+    return ((base[0] - low[0]) * block.extent[1] + base[1] - low[1]) * block.extent[2] + base[2] - low[2]
+
+
+cdef void grad_input_tile(const ConvPlan *plan, int64_t group, int64_t phase_number, int64_t number, int64_t sliver_from,
+                          char *packed, bint nonfinite, char *scratch) noexcept nogil:
+    """One tile of input pixels by the channels of some slivers."""
+    cdef const ConvCut *cut = &plan.for_input
+    cdef const ConvView *g = &plan.view[CONV_GRAD_OUTPUT]
+    cdef const GemmTile *wide = wide_tile(plan, cut, cut.pairs)
+    cdef int64_t item = plan.item, pitch = round_up(cut.channels, kernels.gemm[plan.compute].lanes)
+    cdef int64_t slivers = min(cut.task_slivers, cut.slivers - sliver_from), c_row = slivers * cut.columns
+    cdef int64_t ci_from = sliver_from * cut.columns, channels = min(c_row, plan.cin - ci_from)
+    cdef int64_t co, count, tap, taps, t, s, pixels, calls
+    cdef int64_t low[3]
+    cdef int64_t base[3]
+    cdef int64_t k[3]
+    cdef Box tile, block, next
+    cdef Ahead ahead
+    cdef Phase phase
+    cdef GemmSteps steps
+    cdef char *a = take(&scratch, scratch_bytes(plan, (cut.positions if cut.shifted else cut.pixels * cut.taps) * pitch))
+    cdef char *sums = take(&scratch, scratch_bytes(plan, (cut.pixels + CONV_ROWS) * cut.task_slivers * cut.columns))
+    cdef char *stage = take(&scratch, stage_bytes(plan))
+    cdef int64_t *place = <int64_t *>take(&scratch, table_bytes(max(cut.positions, cut.pixels)))
+    cdef int64_t *row = <int64_t *>take(&scratch, table_bytes(cut.pixels + CONV_ROWS))
+    cdef int64_t *a_segment = <int64_t *>take(&scratch, table_bytes(cut.taps))
+    cdef int64_t *b_segment = <int64_t *>take(&scratch, table_bytes(cut.taps))
+    cdef int d
+    cdef uint64_t float_state
+    make_phase(plan, phase_number, &phase)
+    if not nth_tile(cut, plan.batch, phase.size, number, &tile):
+        return
+    float_state = enter_float_state()
+    pixels = box_size(&tile)
+    block = tile
+    if cut.shifted:
+        phase_block(plan, &phase, &tile, &block, low)
+        tile_rows(&tile, &block, pitch, row)
+    else:
+        low[0] = low[1] = low[2] = 0
+        tile_rows(&tile, &tile, cut.taps * pitch, row)
+    memset(sums, 0, pixels * c_row * item)
+    steps.a_segment, steps.b_segment = a_segment, b_segment
+    steps.a_step, steps.b_step = 2 if cut.pairs else 1, cut.columns
+    co = 0
+    while phase.tap_count and co < plan.cout:
+        count = min(cut.channels, plan.cout - co)
+        steps.length = pieces(count, 2) if cut.pairs else count
+        if cut.shifted:
+            pack_channels(plan, g, plan.size_out, &block, group * plan.cout + co, count, a, pitch, cut.pairs, stage, place)
+        calls = pieces(phase.tap_count, cut.taps) * slivers * pieces(pixels, wide.rows)
+        if co + cut.channels < plan.cout:
+            look_ahead(plan, g, plan.size_out, &block, group * plan.cout + co + cut.channels,
+                       min(cut.channels, plan.cout - co - cut.channels), calls, &ahead)
+        elif nth_tile(cut, plan.batch, phase.size, number + 1, &next):
+            for d in range(3):
+                next.first[d] += low[d]
+                next.extent[d] += block.extent[d] - tile.extent[d]
+            look_ahead(plan, g, plan.size_out, &next, group * plan.cout, min(cut.channels, plan.cout), calls, &ahead)
+        else:
+            ahead.channels = 0
+        tap = 0
+        while tap < phase.tap_count:
+            taps = steps.segments = min(cut.taps, phase.tap_count - tap)
+            for t in range(taps):
+                tap_base(plan, &phase, tap + t, base, k)
+                b_segment[t] = t * steps.length * cut.columns
+                if cut.shifted:
+                    a_segment[t] = tap_shift(&block, base, low) * pitch
+                else:
+                    a_segment[t] = t * pitch
+                    for d in range(3):
+                        block.first[d] = tile.first[d] + base[d]
+                    pack_channels(plan, g, plan.size_out, &block, group * plan.cout + co, count,
+                                  a + t * pitch * (2 if cut.pairs else item), cut.taps * pitch, cut.pairs, stage, place)
+            for s in range(slivers):
+                multiply(plan, wide, &steps, a, row, pixels,
+                         packed_panel(plan, packed, group, sliver_from + s, co)
+                         + (phase.tap_offset + tap) * steps.length * cut.columns * item,
+                         sums + s * cut.columns * item, c_row, False, &ahead)
+            tap += cut.taps
+        co += cut.channels
+    if nonfinite:
+        add_nonfinite(plan, group, &phase, &tile, &tile, ci_from, channels, sums, c_row, 1)
+    save_grad_input(plan, group, &phase, &tile, ci_from, channels, sums, c_row, stage)
+    leave_float_state(float_state)
+
+
+cdef void save_across(const ConvPlan *plan, int64_t group, const Phase *phase, const Box *tile, const Box *block, char *sums,
+                      int64_t pitch, char *stage) noexcept nogil:
+    """[ci][position] sums to grad_input, or added to it."""
+    cdef const ConvView *out = &plan.view[CONV_GRAD_INPUT]
+    cdef int64_t item = plan.item, step = plan.stride[2] * out.space[2], ci, n, z, y, x, count
+    cdef char *to
+    cdef char *row
+    for ci in range(plan.cin):
+        for n in range(tile.samples):
+            for z in range(tile.extent[0]):
+                for y in range(tile.extent[1]):
+                    row = sums + (ci * pitch + ((n * block.extent[0] + z) * block.extent[1] + y) * block.extent[2]) * item
+                    to = out.data + (tile.n + n) * out.n + (group * plan.cin + ci) * out.channel \
+                        + (phase.first[0] + (tile.first[0] + z) * plan.stride[0]) * out.space[0] \
+                        + (phase.first[1] + (tile.first[1] + y) * plan.stride[1]) * out.space[1] \
+                        + (phase.first[2] + tile.first[2] * plan.stride[2]) * out.space[2]
+                    x = 0
+                    while plan.accumulate and x < tile.extent[2]:
+                        count = min(<int64_t>CONV_STAGE, tile.extent[2] - x)
+                        plan.load(to + x * step, step, stage, item, count)
+                        add_values(plan, stage, row + x * item, count)
+                        x += CONV_STAGE
+                    plan.save(row, item, to, step, tile.extent[2])
+
+
+cdef void grad_input_across(const ConvPlan *plan, int64_t group, int64_t phase_number, int64_t number, char *packed,
+                            bint nonfinite, char *scratch) noexcept nogil:
+    """One tile for few ci: they are the rows, and the columns are positions of the block, those between the pixels too."""
+    cdef const ConvCut *cut = &plan.for_input
+    cdef const ConvView *g = &plan.view[CONV_GRAD_OUTPUT]
+    cdef const GemmTiles *tiles = &kernels.gemm[plan.compute]
+    cdef const GemmTile *kernel = &tiles.line if plan.cin == 1 else &tiles.flat
+    cdef int64_t item = plan.item, plane = plane_pitch(cut), pitch = across_pitch(plan), width = kernel.vectors * tiles.lanes
+    cdef int64_t co, count, tap, t, s, at, positions
+    cdef int64_t low[3]
+    cdef int64_t base[3]
+    cdef int64_t k[3]
+    cdef int64_t row[CONV_ROWS]
+    cdef Box tile, block
+    cdef Phase phase
+    cdef GemmSteps steps
+    cdef char *b = take(&scratch, scratch_bytes(plan, plane * cut.channels + across_width(tiles)))
+    cdef char *sums = take(&scratch, scratch_bytes(plan, pitch * cut.slivers * cut.columns))
+    cdef char *stage = take(&scratch, stage_bytes(plan))
+    cdef int64_t *a_segment = <int64_t *>take(&scratch, table_bytes(cut.taps))
+    cdef int64_t *b_segment = <int64_t *>take(&scratch, table_bytes(cut.taps))
+    cdef uint64_t float_state
+    make_phase(plan, phase_number, &phase)
+    if not nth_tile(cut, plan.batch, phase.size, number, &tile):
+        return
+    float_state = enter_float_state()
+    phase_block(plan, &phase, &tile, &block, low)
+    positions = box_size(&block) - (block.extent[0] - tile.extent[0]) * block.extent[1] * block.extent[2] \
+        - (block.extent[1] - tile.extent[1]) * block.extent[2] - (block.extent[2] - tile.extent[2])
+    memset(sums, 0, pitch * cut.slivers * cut.columns * item)
+    for t in range(CONV_ROWS):
+        row[t] = t
+    steps.a_segment, steps.b_segment = a_segment, b_segment
+    steps.a_step, steps.b_step = cut.columns, plane
+    co = 0
+    while co < plan.cout:
+        count = steps.length = min(cut.channels, plan.cout - co)
+        if phase.tap_count:
+            pack_planes(plan, g, plan.size_out, &block, group * plan.cout + co, count, b, plane)
+        tap = 0
+        while tap < phase.tap_count:
+            steps.segments = min(cut.taps, phase.tap_count - tap)
+            for t in range(steps.segments):
+                tap_base(plan, &phase, tap + t, base, k)
+                a_segment[t] = t * count * cut.columns
+                b_segment[t] = tap_shift(&block, base, low)
+            at = 0
+            while at < positions:
+                for s in range(cut.slivers):
+                    kernel.kernel(&steps, packed_panel(plan, packed, group, s, co)
+                                  + (phase.tap_offset + tap) * count * cut.columns * item, row, b + at * item,
+                                  sums + (s * cut.columns * pitch + at) * item, pitch, False)
+                at += width
+            tap += cut.taps
+        co += cut.channels
+    if nonfinite:
+        add_nonfinite(plan, group, &phase, &tile, &block, 0, plan.cin, sums, 1, pitch)
+    save_across(plan, group, &phase, &tile, &block, sums, pitch, stage)
+    leave_float_state(float_state)
+
+
+cdef void grad_input_task(const ConvPlan *plan, int64_t task, int64_t tiles, int64_t phases, char *packed, bint nonfinite,
+                          char *scratch) noexcept nogil:
+    """Task number (group, slivers, phase, tile)."""
+    cdef const ConvCut *cut = &plan.for_input
+    cdef int64_t across = pieces(cut.slivers, cut.task_slivers), outer = task // (phases * tiles)
+    if cut.across:
+        grad_input_across(plan, outer, task // tiles % phases, task % tiles, packed, nonfinite, scratch)
+    else:
+        grad_input_tile(plan, outer // across, task // tiles % phases, task % tiles, outer % across * cut.task_slivers, packed,
+                        nonfinite, scratch)
+
+
+cdef void run_grad_input(const ConvPlan *plan, char *workspace, int threads) noexcept nogil:
+    cdef const ConvCut *cut = &plan.for_input
+    cdef char *scratch = workspace + plan.packed_bytes
+    cdef int64_t phases = phase_count(plan), tiles = phase_tiles(plan)
+    cdef int64_t blocks = pieces(plan.cout, cut.channels), panels = plan.groups * cut.slivers * blocks, tasks = grad_input_tasks(plan), i
+    cdef int nonfinite = 0
+    if threads == 1:  # no OpenMP region at all: a forked child must not enter one
+        for i in range(panels):
+            nonfinite |= pack_weight(plan, i // blocks // cut.slivers, i // blocks % cut.slivers, i % blocks * cut.channels,
+                                     workspace, scratch)
+        for i in range(tasks):
+            grad_input_task(plan, i, tiles, phases, workspace, nonfinite, scratch)
+        return
+    for i in prange(panels, schedule="static", num_threads=threads):
+        nonfinite |= pack_weight(plan, i // blocks // cut.slivers, i // blocks % cut.slivers, i % blocks * cut.channels,
+                                 workspace, scratch + omp_get_thread_num() * plan.thread_bytes)
+    for i in prange(tasks, schedule="dynamic", chunksize=max(1, min(4, tasks // (8 * threads))), num_threads=threads):
+        grad_input_task(plan, i, tiles, phases, workspace, nonfinite, scratch + omp_get_thread_num() * plan.thread_bytes)
