@@ -9,8 +9,8 @@ def _way(name, facts, part):
     """(the way of one gradient, why)."""
     tile = " x ".join(map(str, part["tile"]))
     if facts["planes"]:
-        return "planes", ("one input channel to a group, and grad_output as large as input: a tap is one shift of a "
-                          "whole plane")
+        return "planes", ("one input channel to a group, and grad_output at least as large as each phase of input: "
+                          "a tap is one shift of a whole plane")
     channels = facts["cin" if name == "grad_input" else "cout"]
     if part["across"]:
         how = "rows of pixels" if name == "grad_input" else "dot products"

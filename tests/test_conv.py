@@ -352,7 +352,8 @@ def test_threads_do_not_change_bits(case, dtype, rng):
 
 # What explain() says of grad_input and grad_weight, whatever the instruction set and dtype.
 WAYS = {"2d-depthwise": ("planes", "planes"), "depthwise-3d": ("planes", "planes"),
-        "depthwise-stride": ("rows of pixels", "dot products"), "few-channels": ("rows of pixels", None),
+        "depthwise-stride": ("planes", "planes"), "depthwise-valid": ("rows of pixels", "dot products"),
+        "few-channels": ("rows of pixels", None), "few-channels-stride": ("rows of pixels", "dot products"),
         "far-taps": ("im2col", "im2col"), "tall-image": ("blocks", "blocks"),
         "channels-over-tasks": ("blocks", "blocks"), "parallel-tiny-images": ("blocks", "blocks")}
 

@@ -248,7 +248,7 @@ cdef int plan_conv(const ConvSpec *spec, Tensor **tensors, int threads, ConvPlan
     plan.packed_bytes = round_up(plan.packed_bytes, CONV_ALIGN) if tensors[CONV_GRAD_INPUT] != NULL else 0
     plan.thread_bytes = max(plan.for_input.bytes, plan.for_weight.bytes)
     if plan.planes:
-        plan.packed_bytes = table_bytes(plan.taps) + 2 * plane_bits_bytes(plan)
+        plan.packed_bytes = plane_shared_bytes(plan)
         plan.thread_bytes = plane_thread_bytes(plan)
     plan.workspace_bytes = CONV_ALIGN + plan.packed_bytes + plan.threads * plan.thread_bytes
     return Rule.PASSED
