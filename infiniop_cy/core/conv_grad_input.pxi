@@ -386,15 +386,25 @@ cdef void save_across(const ConvPlan *plan, int64_t group, const Phase *phase, c
                     plan.save(row, item, to, step, tile.extent[2])
 
 
+cdef const GemmTile *across_tile(const ConvPlan *plan) noexcept nogil:
+    if plan.for_input.pairs and plan.cin == 1:
+        return &kernels.pairs.line
+    if plan.for_input.pairs:
+        return &kernels.pairs.flat
+    if plan.cin == 1:
+        return &kernels.gemm[plan.compute].line
+    return &kernels.gemm[plan.compute].flat
+
+
 cdef void grad_input_across(const ConvPlan *plan, int64_t group, int64_t phase_number, int64_t number, char *packed,
                             bint nonfinite, char *scratch) noexcept nogil:
     """One tile for few ci: they are the rows, and the columns are positions of the block, those between the pixels too."""
     cdef const ConvCut *cut = &plan.for_input
     cdef const ConvView *g = &plan.view[CONV_GRAD_OUTPUT]
     cdef const GemmTiles *tiles = &kernels.gemm[plan.compute]
-    cdef const GemmTile *kernel = &tiles.line if plan.cin == 1 else &tiles.flat
+    cdef const GemmTile *kernel = across_tile(plan)
     cdef int64_t item = plan.item, plane = plane_pitch(cut), pitch = across_pitch(plan), width = kernel.vectors * tiles.lanes
-    cdef int64_t co, count, tap, t, s, at, positions
+    cdef int64_t units = 2 if cut.pairs else 1, co, count, tap, t, s, at, positions
     cdef int64_t low[3]
     cdef int64_t base[3]
     cdef int64_t k[3]
@@ -417,26 +427,29 @@ cdef void grad_input_across(const ConvPlan *plan, int64_t group, int64_t phase_n
         - (block.extent[1] - tile.extent[1]) * block.extent[2] - (block.extent[2] - tile.extent[2])
     memset(sums, 0, pitch * cut.slivers * cut.columns * item)
     for t in range(CONV_ROWS):
-        row[t] = t
+        row[t] = units * t
     steps.a_segment, steps.b_segment = a_segment, b_segment
-    steps.a_step, steps.b_step = cut.columns, plane
+    steps.a_step, steps.b_step = units * cut.columns, plane
     co = 0
     while co < plan.cout:
-        count = steps.length = min(cut.channels, plan.cout - co)
-        if phase.tap_count:
+        count = min(cut.channels, plan.cout - co)
+        steps.length = pieces(count, 2) if cut.pairs else count
+        if phase.tap_count and cut.pairs:
+            pack_pair_planes(plan, g, plan.size_out, &block, group * plan.cout + co, count, b, plane, stage)
+        elif phase.tap_count:
             pack_planes(plan, g, plan.size_out, &block, group * plan.cout + co, count, b, plane)
         tap = 0
         while tap < phase.tap_count:
             steps.segments = min(cut.taps, phase.tap_count - tap)
             for t in range(steps.segments):
                 tap_base(plan, &phase, tap + t, base, k)
-                a_segment[t] = t * count * cut.columns
+                a_segment[t] = t * steps.length * cut.columns * units
                 b_segment[t] = tap_shift(&block, base, low)
             at = 0
             while at < positions:
                 for s in range(cut.slivers):
                     kernel.kernel(&steps, packed_panel(plan, packed, group, s, co)
-                                  + (phase.tap_offset + tap) * count * cut.columns * item, row, b + at * item,
+                                  + (phase.tap_offset + tap) * steps.length * cut.columns * item, row, b + at * item,
                                   sums + (s * cut.columns * pitch + at) * item, pitch, False)
                 at += width
             tap += cut.taps

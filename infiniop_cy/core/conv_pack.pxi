@@ -54,7 +54,7 @@ cdef RowPart row_part(const ConvView *view, const int64_t *size, int64_t row_siz
     part.source = NULL
     if z < 0 or z >= size[0] or y < 0 or y >= size[1]:
         return part
-    part.skip = min(box.extent[2], (step - 1 - x) // step) if x < 0 else 0
+    part.skip = min(box.extent[2], pieces(-x, step)) if x < 0 else 0
     end = min(box.extent[2], (row_size - 1 - x) // step + 1) if x < row_size else 0
     part.inside = max(<int64_t>0, end - part.skip)
     if part.inside:
@@ -86,6 +86,43 @@ cdef void pack_planes(const ConvPlan *plan, const ConvView *view, const int64_t 
                         memset(to + (part.skip + part.inside) * item, 0,
                                (box.extent[2] - part.skip - part.inside) * item)
                     to += box.extent[2] * item
+
+
+cdef void pack_pair_planes(const ConvPlan *plan, const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
+                           int64_t channels, char *to, int64_t plane, char *stage) noexcept nogil:
+    """bfloat16 as [pair of channels][position], pairs of channels `plane` pairs apart."""
+    cdef Box box = whole[0]
+    cdef int64_t row_size, c, n, d, h, i, count, step
+    cdef RowPart part
+    cdef char *at
+    cdef char *second
+    merge_rows(view, size, 2, &box, &row_size)
+    step = box.step[2] * view.space[2]
+    c = 0
+    while c < channels:
+        at = to + c // 2 * plane * 4
+        for n in range(box.samples):
+            for d in range(box.extent[0]):
+                for h in range(box.extent[1]):
+                    part = row_part(view, size, row_size, &box, n, d, h)
+                    memset(at, 0, part.skip * 4)
+                    memset(at + (part.skip + part.inside) * 4, 0, (box.extent[2] - part.skip - part.inside) * 4)
+                    part.source += (channel + c) * view.channel
+                    second = part.source + view.channel if c + 1 < channels else NULL
+                    i = 0
+                    while i < part.inside:
+                        count = part.inside if step == 2 else min(<int64_t>CONV_STAGE, part.inside - i)
+                        if step == 2:
+                            kernels.pairs.of_planes(part.source, second, at + part.skip * 4, count)
+                        else:
+                            kernels.convert[DTYPE_BF16][DTYPE_BF16](part.source + i * step, step, stage, 2, count)
+                            if second != NULL:
+                                kernels.convert[DTYPE_BF16][DTYPE_BF16](second + i * step, step, stage + CONV_STAGE * 2, 2, count)
+                            kernels.pairs.of_planes(stage, stage + CONV_STAGE * 2 if second != NULL else NULL,
+                                                    at + (part.skip + i) * 4, count)
+                        i += count
+                    at += box.extent[2] * 4
+        c += 2
 
 
 cdef void turn_row(const ConvPlan *plan, const char *source, int64_t step, int64_t channel, int64_t count,

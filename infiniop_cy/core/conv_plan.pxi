@@ -91,7 +91,7 @@ ctypedef struct ConvPlan:
 
 
 cdef int64_t pieces(int64_t n, int64_t of) noexcept nogil:
-    return (n + of - 1) // of
+    return n // of + (n % of != 0)
 
 
 cdef int64_t round_up(int64_t n, int64_t to) noexcept nogil:

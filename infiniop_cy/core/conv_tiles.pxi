@@ -145,7 +145,7 @@ cdef void cut_grad_input(ConvPlan *plan) noexcept nogil:
     if not cut.shifted:
         cut_pixels(size, plan.batch, CONV_LEAST_PIXELS, cut)
         cut.taps = min(cut.taps, max(<int64_t>1, CONV_DEPTH // round_up(cut.channels, tiles.lanes)))
-    cut.pairs = plan.dtype == DTYPE_BF16 and bfloat16_pairs and not cut.across
+    cut.pairs = plan.dtype == DTYPE_BF16 and bfloat16_pairs and (plan.cout > 1 or not cut.across)
     tables = 2 * table_bytes(cut.taps)
     if cut.across:
         cut.bytes = scratch_bytes(plan, plane_pitch(cut) * cut.channels + across_width(tiles)) \

@@ -36,6 +36,9 @@ cdef extern from "../kernels/table.h" nogil:
         GemmKernel kernel
     ctypedef struct BFloat16Pairs:
         GemmTile wide[5]
+        GemmTile flat
+        GemmTile line
+        void (*of_planes)(const char *, const char *, char *, int64_t) noexcept nogil
         void (*of_channels)(const char *, int64_t, char *, const int64_t *, int64_t, int64_t) noexcept nogil
         void (*of_pixels)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef struct GemmTiles:

@@ -54,6 +54,15 @@ INFINIOP_INLINE __m512i widen_pixels(const char *from, int pixels) {
     return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(__mmask16((1u << pixels) - 1), from));
 }
 
+inline void plane_pairs(const char *first, const char *second, char *to, int64_t pixels) {
+    for (int64_t i = 0; i < pixels; i += 16) {
+        const int here = pixels - i < 16 ? int(pixels - i) : 16;
+        __m512i pair = _mm512_slli_epi32(widen_pixels(first + 2 * i, here), 16);
+        if (second) pair = _mm512_or_si512(pair, widen_pixels(second + 2 * i, here));
+        store_some(to + 4 * i, (transpose_u32)pair, here);
+    }
+}
+
 inline void channel_pairs(const char *from, int64_t column, char *to, const int64_t *place, int64_t pixels,
                           int64_t channels) {
     for (int64_t c = 0; c < channels; c += 32)
@@ -103,7 +112,8 @@ inline void pixel_pairs(const char *from, int64_t column, char *to, int64_t row,
 
 constexpr void fill_pairs(KernelTable &table) {
     table.pairs = {{{}, {8, 1, gemm_pairs<8, 1>}, {8, 2, gemm_pairs<8, 2>}, {8, 3, gemm_pairs<8, 3>},
-                    {6, 4, gemm_pairs<6, 4>}}, channel_pairs, pixel_pairs};
+                    {6, 4, gemm_pairs<6, 4>}}, {4, 6, gemm_pairs<4, 6>}, {1, 8, gemm_pairs<1, 8>},
+                   plane_pairs, channel_pairs, pixel_pairs};
 }
 #else
 constexpr void fill_pairs(KernelTable &) {}

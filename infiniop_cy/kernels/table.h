@@ -69,7 +69,9 @@ struct GemmTiles {
 // Null where the instruction set has none; to be called where infiniop_bfloat16_pairs.
 struct BFloat16Pairs {
     // As GemmTile's, each step of `length` two: a, row, a_segment and a_step count bfloat16, b counts pairs.
-    struct GemmTile wide[GEMM_VECTORS + 1];
+    struct GemmTile wide[GEMM_VECTORS + 1], flat, line;
+    // Pairs of channels, pixel by pixel: to[i] from first[i] and second[i], or a zero if second is null.
+    void (*of_planes)(const char *first, const char *second, char *to, int64_t pixels);
     // Pairs of channels: pair c of pixel r at to + place[r] + 4 * c; pixels are contiguous, channels `column` bytes apart,
     // after the last one comes a zero.
     void (*of_channels)(const char *from, int64_t column, char *to, const int64_t *place, int64_t pixels, int64_t channels);
