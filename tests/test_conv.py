@@ -21,9 +21,9 @@ from infiniop_cy.testing.conv import (
 GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 MASKS = tuple(product((False, True), repeat=3))
 ALL = tuple(CONV_CASES.values())
-FEW = tuple(CONV_CASES[name] for name in ("1d-dilated", "2d-groups", "2d-stride", "3d-everything", "tiny-images",
-                                          "large-image", "many-channels", "parallel-stride", "2d-depthwise",
-                                          "depthwise-stride", "far-taps"))
+FEW = tuple(CONV_CASES[name] for name in (
+    "1d-dilated", "2d-1x1", "2d-groups", "2d-stride", "3d-everything", "tiny-images", "large-image", "many-channels",
+    "parallel-stride", "2d-depthwise", "depthwise-stride", "far-taps"))
 PARALLEL = tuple(case for case in ALL if case.name.startswith("parallel"))
 SYMMETRIC = tuple(case for case in ALL if all(before == after for before, after in case.geometry[1]))
 CUT = tuple(case for case in ALL if case.batch > 1)
