@@ -221,6 +221,7 @@ class ConvBackwardDescriptor(_OperatorDescriptor):
         self, handle: Handle, grad_output: TensorDescriptor, input: TensorDescriptor, weight: TensorDescriptor,
         bias: TensorDescriptor | None, pads: _PerAxis, strides: _PerAxis, dilations: _PerAxis, groups: SupportsIndex,
     ) -> None: ...
+    def explain(self) -> str: ...
     def calculate(
         self, workspace: _Data | None, grad_input: _Data | None, grad_weight: _Data | None, grad_bias: _Data | None,
         grad_output: _Data, input: _Data, weight: _Data, stream: Any = None,
