@@ -28,7 +28,7 @@ cdef bint nth_tile(const ConvCut *cut, int64_t batch, const int64_t *size, int64
     return tile.n < batch
 
 
-cdef void merge_rows(const ConvView *view, const int64_t *size, int64_t item, Box *box, int64_t *row_size) noexcept nogil:
+cdef void merge_rows(const ConvView *view, const int64_t *size, Box *box, int64_t *row_size) noexcept nogil:
     """Whole rows that follow each other in memory become one row; row_size: of the tensor's, then."""
     row_size[0] = size[2]
     if box.first[2] == 0 and box.extent[2] == size[2] and box.step[2] == 1 and box.step[1] == 1 and box.first[1] >= 0 \
@@ -70,7 +70,7 @@ cdef void pack_planes(const ConvPlan *plan, const ConvView *view, const int64_t 
     cdef int64_t row_size, c, n, d, h, item = plan.item, step
     cdef RowPart part
     cdef char *first = to
-    merge_rows(view, size, item, &box, &row_size)
+    merge_rows(view, size, &box, &row_size)
     step = box.step[2] * view.space[2]
     for c in range(channels):
         to = first + c * plane * item
@@ -96,7 +96,7 @@ cdef void pack_pair_planes(const ConvPlan *plan, const ConvView *view, const int
     cdef RowPart part
     cdef char *at
     cdef char *second
-    merge_rows(view, size, 2, &box, &row_size)
+    merge_rows(view, size, &box, &row_size)
     step = box.step[2] * view.space[2]
     c = 0
     while c < channels:
@@ -125,49 +125,39 @@ cdef void pack_pair_planes(const ConvPlan *plan, const ConvView *view, const int
         c += 2
 
 
-cdef void turn_row(const ConvPlan *plan, const char *source, int64_t step, int64_t channel, int64_t count,
-                   int64_t channels, char *to, const int64_t *place, char *stage) noexcept nogil:
-    """`count` pixels `step` bytes apart of some channels `channel` bytes apart, side by side at to + place[pixel]."""
-    cdef int64_t item = plan.item, lanes = kernels.gemm[plan.compute].lanes, first = 0, c, i, n
+cdef void gather(ConvertKernel load, const char *source, int64_t step, int64_t channel, int64_t count, int64_t channels,
+                 char *stage, int64_t item) noexcept nogil:
+    """`count` pixels `step` bytes apart of some channels `channel` bytes apart, as [channel][CONV_STAGE_LINE]."""
+    cdef int64_t i
+    for i in range(channels):
+        load(source + i * channel, step, stage + i * CONV_STAGE_LINE * item, item, count)
+
+
+cdef void turn(const ConvPlan *plan, const char *source, int64_t step, int64_t channel, int64_t count, int64_t channels,
+               char *to, const int64_t *place, bint pairs, char *stage) noexcept nogil:
+    """`count` pixels `step` bytes apart of some channels `channel` bytes apart, side by side at to + place[pixel]; in the
+    compute type, or (pairs) in the storage type by pairs of channels."""
+    cdef ConvertKernel load = kernels.convert[DTYPE_BF16][DTYPE_BF16] if pairs else plan.load
+    cdef TransposeToKernel transpose_to = kernels.pairs.of_channels if pairs else kernels.transpose_to[plan.compute]
+    cdef int64_t item = 2 if pairs else plan.item, lanes = kernels.gemm[plan.compute].lanes * (2 if pairs else 1)
+    cdef int64_t first = 0, c, i, n
     if channel == itemsize_of(plan.dtype):
         for i in range(count):
-            plan.load(source + i * step, channel, to + place[i], item, channels)
+            if pairs:
+                swap_pairs(source + i * step, channels, to + place[i])
+            else:
+                load(source + i * step, channel, to + place[i], item, channels)
         return
-    if step == item and plan.dtype == plan.compute:
-        kernels.transpose_to[plan.compute](source, channel, to, place, count, channels)
+    if step == item and (pairs or plan.dtype == plan.compute):
+        transpose_to(source, channel, to, place, count, channels)
         return
     while first < count:
         n = min(<int64_t>CONV_STAGE, count - first)
         c = 0
         while c < channels:
-            for i in range(min(lanes, channels - c)):
-                plan.load(source + (c + i) * channel + first * step, step, stage + i * CONV_STAGE_LINE * item, item, n)
-            kernels.transpose_to[plan.compute](stage, CONV_STAGE_LINE * item, to + c * item, place + first, n,
-                                               min(lanes, channels - c))
+            gather(load, source + c * channel + first * step, step, channel, n, min(lanes, channels - c), stage, item)
+            transpose_to(stage, CONV_STAGE_LINE * item, to + c * item, place + first, n, min(lanes, channels - c))
             c += lanes
-        first += CONV_STAGE
-
-
-cdef void turn_pairs(const ConvPlan *plan, const char *source, int64_t step, int64_t channel, int64_t count,
-                     int64_t channels, char *to, const int64_t *place, char *stage) noexcept nogil:
-    """The same with pairs of channels, as the kernels take them."""
-    cdef int64_t first = 0, c, i, n
-    if step == 2:
-        kernels.pairs.of_channels(source, channel, to, place, count, channels)
-        return
-    if channel == 2:
-        for i in range(count):
-            swap_pairs(source + i * step, channels, to + place[i])
-        return
-    while first < count:
-        n = min(<int64_t>CONV_STAGE, count - first)
-        c = 0
-        while c < channels:
-            for i in range(min(<int64_t>32, channels - c)):
-                kernels.convert[DTYPE_BF16][DTYPE_BF16](source + (c + i) * channel + first * step, step,
-                                                        stage + i * CONV_STAGE_LINE * 2, 2, n)
-            kernels.pairs.of_channels(stage, CONV_STAGE_LINE * 2, to + c * 2, place + first, n, min(<int64_t>32, channels - c))
-            c += 32
         first += CONV_STAGE
 
 
@@ -200,8 +190,7 @@ cdef void pack_channels(const ConvPlan *plan, const ConvView *view, const int64_
     """As [position][pitch], the channels side by side; some channels after the other, so that memory is read in lines.
     pairs: in the storage type, by pairs. place: room for the positions of one sample."""
     cdef int64_t n, d, h, x, item = 2 if pairs else plan.item, step = box.step[2] * view.space[2], count = channels, first = 0
-    cdef int64_t width
-    cdef int64_t rows = box.extent[1], at_once = 1, part_rows
+    cdef int64_t width, rows = box.extent[1], at_once = 1, part_rows, y
     cdef RowPart part
     cdef char *at
     if view.channel != itemsize_of(plan.dtype):
@@ -218,26 +207,20 @@ cdef void pack_channels(const ConvPlan *plan, const ConvView *view, const int64_
                 h = 0
                 while h < rows:
                     part = row_part(view, size, size[2], box, n, d, h)
-                    zero_pixels(at + h * box.extent[2] * pitch * item, pitch, part.skip, width, item)
-                    zero_pixels(at + (h * box.extent[2] + part.skip + part.inside) * pitch * item, pitch,
-                                box.extent[2] - part.skip - part.inside, width, item)
                     part_rows = 1
                     while part.inside and part_rows < at_once - h and box.first[1] + h + part_rows < size[1]:
-                        zero_pixels(at + (h + part_rows) * box.extent[2] * pitch * item, pitch, part.skip, width, item)
-                        zero_pixels(at + ((h + part_rows) * box.extent[2] + part.skip + part.inside) * pitch * item, pitch,
-                                    box.extent[2] - part.skip - part.inside, width, item)
                         part_rows += 1
+                    for y in range(h, h + part_rows):
+                        zero_pixels(at + y * box.extent[2] * pitch * item, pitch, part.skip, width, item)
+                        zero_pixels(at + (y * box.extent[2] + part.skip + part.inside) * pitch * item, pitch,
+                                    box.extent[2] - part.skip - part.inside, width, item)
                     if part.inside:
                         if first == 0:
                             for x in range(part_rows * part.inside):
                                 place[h * part.inside + x] = ((h + x // part.inside) * box.extent[2] + part.skip
                                                               + x % part.inside) * pitch * item
-                        if pairs:
-                            turn_pairs(plan, part.source + (channel + first) * view.channel, step, view.channel,
-                                       part_rows * part.inside, count, at, place + h * part.inside, stage)
-                        else:
-                            turn_row(plan, part.source + (channel + first) * view.channel, step, view.channel,
-                                     part_rows * part.inside, count, at, place + h * part.inside, stage)
+                        turn(plan, part.source + (channel + first) * view.channel, step, view.channel,
+                             part_rows * part.inside, count, at, place + h * part.inside, pairs, stage)
                     h += part_rows
                 at += rows * box.extent[2] * pitch * item
         first += count
@@ -269,10 +252,10 @@ cdef void pack_pixel_pairs(const ConvPlan *plan, const ConvView *view, const int
                            int64_t channels, char *to, int64_t columns, char *stage) noexcept nogil:
     """bfloat16 as [pair of pixels][columns], of rows inside the tensor; a zero makes odd rows even."""
     cdef Box box = whole[0]
-    cdef int64_t row_size = size[2], n, d, h, first, count, c, i, many, step
+    cdef int64_t row_size = size[2], n, d, h, first, count, c, many, step
     cdef char *source
     if box.extent[2] % 2 == 0:
-        merge_rows(view, size, 2, &box, &row_size)
+        merge_rows(view, size, &box, &row_size)
     step = box.step[2] * view.space[2]
     for n in range(box.samples):
         for d in range(box.extent[0]):
@@ -286,9 +269,8 @@ cdef void pack_pixel_pairs(const ConvPlan *plan, const ConvView *view, const int
                     c = 0
                     while c < channels:
                         many = min(<int64_t>16, channels - c)
-                        for i in range(many):
-                            kernels.convert[DTYPE_BF16][DTYPE_BF16](source + (c + i) * view.channel + first * step, step,
-                                                                    stage + i * CONV_STAGE_LINE * 2, 2, count)
+                        gather(kernels.convert[DTYPE_BF16][DTYPE_BF16], source + c * view.channel + first * step, step,
+                               view.channel, count, many, stage, 2)
                         kernels.pairs.of_pixels(stage, CONV_STAGE_LINE * 2, to + (first // 2 * columns + c) * 4, columns * 4,
                                                 count, many)
                         c += 16

@@ -51,10 +51,11 @@ cdef void run_conv(const ConvPlan *plan, char *workspace, int threads) noexcept 
     threads = min(threads, plan.threads)
     if plan.planes:
         run_planes(plan, workspace, threads)
-    if not plan.planes and plan.view[CONV_GRAD_INPUT].data != NULL and plan.pixels_in and plan.batch and plan.cin:
-        run_grad_input(plan, workspace, threads)
-    if not plan.planes and plan.view[CONV_GRAD_WEIGHT].data != NULL and plan.cout and plan.cin:
-        run_grad_weight(plan, workspace, threads)
+    else:
+        if plan.view[CONV_GRAD_INPUT].data != NULL and plan.pixels_in and plan.batch and plan.cin:
+            run_grad_input(plan, workspace, threads)
+        if plan.view[CONV_GRAD_WEIGHT].data != NULL and plan.cout and plan.cin:
+            run_grad_weight(plan, workspace, threads)
     if plan.view[CONV_GRAD_BIAS].data != NULL:
         run_grad_bias(plan, workspace, threads)
 
