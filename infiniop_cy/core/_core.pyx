@@ -20,6 +20,8 @@ include "cuda_elementwise.pxi"  # the same plans on a GPU
 include "conv_plan.pxi"     # validate and plan a convolution backward
 include "conv_tiles.pxi"    # how its work is cut
 include "conv_pack.pxi"     # blocks of pixels, packed for the micro-kernel
+include "conv_multiply.pxi" # register tiles over those blocks
+include "conv_weights.pxi"  # phases of the stride, weights packed by them
 include "conv_grad_input.pxi"
 include "conv_grad_weight.pxi"
 include "conv_planes.pxi"   # both, one channel at a time
