@@ -198,19 +198,19 @@ cdef void grad_input_tile(const ConvPlan *plan, int64_t group, int64_t phase_num
     leave_float_state(float_state)
 
 
-cdef void save_across(const ConvPlan *plan, int64_t group, const Phase *phase, const Box *tile, const Box *block, char *sums,
-                      int64_t pitch, char *stage) noexcept nogil:
+cdef void save_across(const ConvPlan *plan, int64_t group, const Phase *phase, const Box *tile, const Box *block, int64_t ci_from,
+                      int64_t channels, char *sums, int64_t pitch, char *stage) noexcept nogil:
     """[ci][position] sums to grad_input, or added to it."""
     cdef const ConvView *out = &plan.view[CONV_GRAD_INPUT]
     cdef int64_t item = plan.item, step = plan.stride[2] * out.space[2], ci, n, z, y, x, count
     cdef char *to
     cdef char *row
-    for ci in range(plan.cin):
+    for ci in range(channels):
         for n in range(tile.samples):
             for z in range(tile.extent[0]):
                 for y in range(tile.extent[1]):
                     row = sums + (ci * pitch + ((n * block.extent[0] + z) * block.extent[1] + y) * block.extent[2]) * item
-                    to = out.data + (tile.n + n) * out.n + (group * plan.cin + ci) * out.channel \
+                    to = out.data + (tile.n + n) * out.n + (group * plan.cin + ci_from + ci) * out.channel \
                         + (phase.first[0] + (tile.first[0] + z) * plan.stride[0]) * out.space[0] \
                         + (phase.first[1] + (tile.first[1] + y) * plan.stride[1]) * out.space[1] \
                         + (phase.first[2] + tile.first[2] * plan.stride[2]) * out.space[2]
@@ -272,9 +272,10 @@ cdef void grad_input_across(const ConvPlan *plan, int64_t group, int64_t phase_n
         count = min(cut.channels, plan.cout - co)
         steps.length = pieces(count, 2) if cut.pairs else count
         if phase.tap_count and cut.pairs:
-            pack_pair_planes(plan, g, plan.size_out, &block, group * plan.cout + co, count, b, plane, stage)
+            pack_pair_planes(plan, g, plan.size_out, &block, group * plan.cout + co, count, b, plane,
+                             kernels.pairs.of_planes, stage)
         elif phase.tap_count:
-            pack_planes(plan, g, plan.size_out, &block, group * plan.cout + co, count, b, plane)
+            pack_planes(plan.load, item, g, plan.size_out, &block, group * plan.cout + co, count, b, plane)
         tap = 0
         while tap < phase.tap_count:
             steps.segments = min(cut.taps, phase.tap_count - tap)
@@ -293,7 +294,7 @@ cdef void grad_input_across(const ConvPlan *plan, int64_t group, int64_t phase_n
         co += cut.channels
     if nonfinite:
         add_nonfinite(plan, group, &phase, &tile, &block, 0, plan.cin, sums, 1, pitch)
-    save_across(plan, group, &phase, &tile, &block, sums, pitch, stage)
+    save_across(plan, group, &phase, &tile, &block, 0, plan.cin, sums, pitch, stage)
     leave_float_state(float_state)
 
 

@@ -2,9 +2,8 @@
 # packed side by side; the steps go through output pixels. Few co would leave lanes empty: then the lanes are pixels of both,
 # each element is a dot product, and a strided input is taken apart into phases that are dense.
 
-cdef bint weight_in_line(const ConvPlan *plan) noexcept nogil:
-    """Whether the (ci, tap) of one output channel follow each other in grad_weight's memory."""
-    cdef const ConvView *w = &plan.view[CONV_GRAD_WEIGHT]
+cdef bint weight_in_line(const ConvPlan *plan, const ConvView *w) noexcept nogil:
+    """Whether the (ci, tap) of one output channel follow each other in memory."""
     cdef int64_t next = itemsize_of(plan.dtype)
     cdef int d
     for d in range(2, -1, -1):
@@ -25,7 +24,7 @@ cdef void move_weights(const ConvPlan *plan, int64_t row_from, int64_t count, ch
         element = weights + (row_from + i) // plan.taps * w.channel + tap // (plan.kernel[2] * plan.kernel[1]) * w.space[0] \
             + tap // plan.kernel[2] % plan.kernel[1] * w.space[1] + k2 * w.space[2]
         n = min(plan.kernel[2] - k2, count - i)
-        if weight_in_line(plan):
+        if weight_in_line(plan, &plan.view[CONV_GRAD_WEIGHT]):
             n, step = count, stored
         if loading:
             plan.load(element, step, line + i * plan.item, plan.item, n)
@@ -40,7 +39,7 @@ cdef void grad_weight_elements(const ConvPlan *plan, int64_t group, int64_t row_
     cdef const ConvView *w = &plan.view[CONV_GRAD_WEIGHT]
     cdef int64_t item = plan.item, lanes = kernels.gemm[plan.compute].lanes, first, n, c, many, i
     cdef char *weights = w.data + (group * plan.cout + co_from) * w.n
-    if plan.dtype == plan.compute and weight_in_line(plan):
+    if plan.dtype == plan.compute and weight_in_line(plan, &plan.view[CONV_GRAD_WEIGHT]):
         weights += row_from * item
         if loading:
             kernels.transpose[plan.compute](weights, w.n, sums, pitch * item, rows, channels)
@@ -110,7 +109,7 @@ cdef int64_t pack_input(const ConvPlan *plan, const int64_t *size, int64_t group
                 block.first[2] += sample_step(plan, 2)
         else:
             plane = box_size(&block)
-            pack_planes(plan, x, size, &block, group * plan.cin + ci_from, ci_to - ci_from + 1, to, plane)
+            pack_planes(plan.load, plan.item, x, size, &block, group * plan.cin + ci_from, ci_to - ci_from + 1, to, plane)
         if pairs or block.extent[1] != tile.extent[1] or block.extent[2] != tile.extent[2] or (
                 tile.extent[0] > 1 and block.extent[0] != tile.extent[0]):  # else the pixels are one line
             steps.segments, steps.length, steps.a_step = 0, tile.extent[2], step[2]
@@ -138,7 +137,7 @@ cdef int64_t pack_input(const ConvPlan *plan, const int64_t *size, int64_t group
             for d in range(3):
                 block.step[d] = plan.stride[d]
                 block.first[d] = tile.first[d] * plan.stride[d] + k[d] * plan.dilation[d] - plan.before[d]
-            pack_planes(plan, x, plan.size_in, &block, group * plan.cin + (row_from + i) // plan.taps, 1,
+            pack_planes(plan.load, plan.item, x, plan.size_in, &block, group * plan.cin + (row_from + i) // plan.taps, 1,
                         to + i * pixels * plan.item, pixels)
     repeat_last(row, rows)
     return plane * (ci_to - ci_from + 1)
@@ -240,7 +239,7 @@ cdef void pack_phases(const ConvPlan *plan, int64_t group, int64_t row_from, int
         for d in range(2, -1, -1):
             phase.first[d] = tile.first[d] * plan.stride[d] - plan.before[d] + rest % step[d] * sample_step(plan, d)
             rest //= step[d]
-        pack_planes(plan, x, plan.size_in, &phase, group * plan.cin + ci_from, ci_to - ci_from + 1, to + r * plane * plan.item,
+        pack_planes(plan.load, plan.item, x, plan.size_in, &phase, group * plan.cin + ci_from, ci_to - ci_from + 1, to + r * plane * plan.item,
                     phases * plane)
     for i in range(rows):
         tap = (row_from + i) % plan.taps
@@ -277,7 +276,7 @@ cdef void grad_weight_across(const ConvPlan *plan, int64_t group, int64_t row_fr
     while plan.pixels_out and nth_tile(cut, plan.batch, plan.size_out, number, &tile):
         pixels = box_size(&tile)
         pack_phases(plan, group, row_from, rows, &tile, row, &block, a)
-        pack_planes(plan, g, plan.size_out, &tile, group * plan.cout, plan.cout, b, pixels)
+        pack_planes(plan.load, plan.item, g, plan.size_out, &tile, group * plan.cout, plan.cout, b, pixels)
         lines, length, line = tile.extent[1], tile.extent[2], block.extent[2]
         plane = block.extent[1] * block.extent[2]
         if line == length:

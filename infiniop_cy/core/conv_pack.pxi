@@ -63,11 +63,11 @@ cdef RowPart row_part(const ConvView *view, const int64_t *size, int64_t row_siz
     return part
 
 
-cdef void pack_planes(const ConvPlan *plan, const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
-                      int64_t channels, char *to, int64_t plane) noexcept nogil:
-    """As [channel][position], channels `plane` elements apart."""
+cdef void pack_planes(ConvertKernel load, int64_t item, const ConvView *view, const int64_t *size, const Box *whole,
+                      int64_t channel, int64_t channels, char *to, int64_t plane) noexcept nogil:
+    """As [channel][position], channels `plane` elements apart; load: to elements of `item` bytes."""
     cdef Box box = whole[0]
-    cdef int64_t row_size, c, n, d, h, item = plan.item, step
+    cdef int64_t row_size, c, n, d, h, step
     cdef RowPart part
     cdef char *first = to
     merge_rows(view, size, &box, &row_size)
@@ -81,7 +81,7 @@ cdef void pack_planes(const ConvPlan *plan, const ConvView *view, const int64_t 
                     if part.skip:
                         memset(to, 0, part.skip * item)
                     if part.inside:
-                        plan.load(part.source + (channel + c) * view.channel, step, to + part.skip * item, item, part.inside)
+                        load(part.source + (channel + c) * view.channel, step, to + part.skip * item, item, part.inside)
                     if part.skip + part.inside < box.extent[2]:
                         memset(to + (part.skip + part.inside) * item, 0,
                                (box.extent[2] - part.skip - part.inside) * item)
@@ -89,8 +89,8 @@ cdef void pack_planes(const ConvPlan *plan, const ConvView *view, const int64_t 
 
 
 cdef void pack_pair_planes(const ConvPlan *plan, const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
-                           int64_t channels, char *to, int64_t plane, char *stage) noexcept nogil:
-    """bfloat16 as [pair of channels][position], pairs of channels `plane` pairs apart."""
+                           int64_t channels, char *to, int64_t plane, ZipKernel zip, char *stage) noexcept nogil:
+    """bfloat16 as [pair of channels][position], pairs of channels `plane` pairs apart, joined by `zip`."""
     cdef Box box = whole[0]
     cdef int64_t row_size, c, n, d, h, i, count, step
     cdef RowPart part
@@ -113,13 +113,13 @@ cdef void pack_pair_planes(const ConvPlan *plan, const ConvView *view, const int
                     while i < part.inside:
                         count = part.inside if step == 2 else min(<int64_t>CONV_STAGE, part.inside - i)
                         if step == 2:
-                            kernels.pairs.of_planes(part.source, second, at + part.skip * 4, count)
+                            zip(part.source, second, at + part.skip * 4, count)
                         else:
                             kernels.convert[DTYPE_BF16][DTYPE_BF16](part.source + i * step, step, stage, 2, count)
                             if second != NULL:
                                 kernels.convert[DTYPE_BF16][DTYPE_BF16](second + i * step, step, stage + CONV_STAGE * 2, 2, count)
-                            kernels.pairs.of_planes(stage, stage + CONV_STAGE * 2 if second != NULL else NULL,
-                                                    at + (part.skip + i) * 4, count)
+                            zip(stage, stage + CONV_STAGE * 2 if second != NULL else NULL,
+                                at + (part.skip + i) * 4, count)
                         i += count
                     at += box.extent[2] * 4
         c += 2
@@ -298,13 +298,14 @@ ctypedef fused real:
     double
 
 
-cdef bint drop_nonfinite(real *values, int64_t n) noexcept nogil:
-    """Replace inf and NaN by 0; whether there were any."""
+cdef bint replace_nonfinite(real *values, int64_t n) noexcept nogil:
+    """inf and NaN become tiny: nothing beside their real products, and of their sign, so that times inf it is right; whether
+    there were any."""
     cdef int64_t i
     cdef bint found = False
     for i in range(n):
         if values[i] - values[i] != 0:
-            values[i] = 0
+            values[i] = <real>(TINY if values[i] > 0 else -TINY)
             found = True
     return found
 

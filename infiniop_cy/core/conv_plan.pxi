@@ -28,8 +28,10 @@ cdef enum:
 cdef extern from *:
     """
     enum : int64_t { MAX_CHANNELS = int64_t(1) << 40 };
+    static const double TINY = 0x1p-100;
     """
     const int64_t MAX_CHANNELS  # per group
+    const double TINY
 
 
 ctypedef struct ConvSpec:
@@ -51,6 +53,7 @@ ctypedef struct ConvView:
 # How the work on one gradient is cut; conv_tiles.pxi chooses. Its matrix has columns in slivers of a few vectors.
 ctypedef struct ConvCut:
     bint across                   # columns are pixels, side by side as they lie, and rows few channels
+    bint amx                      # by AMX: rows and columns of both gradients change places (conv_amx.pxi)
     bint pairs                    # steps are pairs of bfloat16; blocks and panels hold those
     bint shifted                  # a tap is a shift within a packed block; otherwise every tap is packed (im2col)
     int vectors                   # of a sliver
@@ -245,6 +248,8 @@ cdef int plan_conv(const ConvSpec *spec, Tensor **tensors, int threads, ConvPlan
     if mul_overflows(plan.groups * plan.cout * plan.taps, plan.for_input.slivers * plan.for_input.columns * plan.item,
                      &plan.packed_bytes) or plan.packed_bytes > (<int64_t>1 << 60):
         return fail(failure, Rule.TOO_LARGE, CONV_WEIGHT)
+    if plan.for_input.amx:
+        plan.packed_bytes = amx_packed_bytes(plan)
     plan.packed_bytes = round_up(plan.packed_bytes, CONV_ALIGN) if tensors[CONV_GRAD_INPUT] != NULL else 0
     plan.thread_bytes = max(plan.for_input.bytes, plan.for_weight.bytes)
     if plan.planes:

@@ -53,9 +53,15 @@ cdef void run_conv(const ConvPlan *plan, char *workspace, int threads) noexcept 
         run_planes(plan, workspace, threads)
     else:
         if plan.view[CONV_GRAD_INPUT].data != NULL and plan.pixels_in and plan.batch and plan.cin:
-            run_grad_input(plan, workspace, threads)
+            if plan.for_input.amx:
+                run_grad_input_amx(plan, workspace, threads)
+            else:
+                run_grad_input(plan, workspace, threads)
         if plan.view[CONV_GRAD_WEIGHT].data != NULL and plan.cout and plan.cin:
-            run_grad_weight(plan, workspace, threads)
+            if plan.for_weight.amx:
+                run_grad_weight_amx(plan, workspace, threads)
+            else:
+                run_grad_weight(plan, workspace, threads)
     if plan.view[CONV_GRAD_BIAS].data != NULL:
         run_grad_bias(plan, workspace, threads)
 

@@ -90,6 +90,8 @@ cdef int64_t across_pitch(const ConvPlan *plan) noexcept nogil:
 
 cdef int64_t grad_input_tasks(const ConvPlan *plan) noexcept nogil:
     cdef const ConvCut *cut = &plan.for_input
+    if cut.amx:
+        return amx_input_tasks(plan)
     return plan.groups * pieces(cut.slivers, cut.task_slivers) * phase_count(plan) * phase_tiles(plan)
 
 
@@ -116,6 +118,8 @@ cdef void cut_grad_input(ConvPlan *plan) noexcept nogil:
     cdef int64_t span[3]
     cdef int64_t one[3]
     cdef int64_t block, tables, pixels
+    if cut_amx_input(plan):
+        return
     for d in range(3):
         size[d] = pieces(max(<int64_t>1, plan.size_in[d]), plan.stride[d])
         span[d] = plan.dilation[d] * (plan.kernel[d] - 1) // plan.stride[d]
@@ -178,6 +182,8 @@ cdef void cut_grad_weight(ConvPlan *plan) noexcept nogil:
     cdef int64_t spread[3]
     cdef int64_t all_rows, tasks, rows_step
     cdef int d
+    if cut_amx_weight(plan):
+        return
     for d in range(3):
         step[d] = plan.stride[d] // sample_step(plan, d)
         span[d] = (plan.kernel[d] - 1) * (plan.dilation[d] // sample_step(plan, d)) if plan.kernel[d] > 1 else 0
@@ -228,4 +234,6 @@ cdef void cut_grad_weight(ConvPlan *plan) noexcept nogil:
 
 cdef int64_t grad_weight_tasks(const ConvPlan *plan) noexcept nogil:
     cdef const ConvCut *cut = &plan.for_weight
+    if cut.amx:
+        return amx_weight_tasks(plan)
     return plan.groups * pieces(cut.slivers, cut.task_slivers) * pieces(plan.cin * plan.taps, cut.rows)

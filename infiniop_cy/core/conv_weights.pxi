@@ -108,10 +108,10 @@ cdef void stage_taps(const ConvPlan *plan, const char *source, int64_t tap, int6
     kernels.transpose[plan.compute](raw, taps * item, staged, columns * item, taps, channels)
 
 
-cdef bint drop_all_nonfinite(const ConvPlan *plan, char *values, int64_t n) noexcept nogil:
+cdef bint replace_all_nonfinite(const ConvPlan *plan, char *values, int64_t n) noexcept nogil:
     if plan.compute == DTYPE_F64:
-        return drop_nonfinite(<double *>values, n)
-    return drop_nonfinite(<float *>values, n)
+        return replace_nonfinite(<double *>values, n)
+    return replace_nonfinite(<float *>values, n)
 
 
 cdef void join_pairs(const uint32_t *values, int64_t n, bint second, uint32_t *pairs) noexcept nogil:
@@ -123,7 +123,7 @@ cdef void join_pairs(const uint32_t *values, int64_t n, bint second, uint32_t *p
 
 cdef bint pack_weight(const ConvPlan *plan, int64_t group, int64_t sliver, int64_t co_from, char *packed,
                       char *scratch) noexcept nogil:
-    """One panel of weights. inf and NaN become 0, since they would meet padding's zeros; the result says whether
+    """One panel of weights. inf and NaN become tiny, since they would meet padding's zeros; the result says whether
     add_nonfinite has to make up for that."""
     cdef const ConvCut *cut = &plan.for_input
     cdef const ConvView *w = &plan.view[CONV_WEIGHT]
@@ -149,7 +149,7 @@ cdef bint pack_weight(const ConvPlan *plan, int64_t group, int64_t sliver, int64
             if staged != scratch:
                 continue
             if cut.pairs:
-                nonfinite |= drop_all_nonfinite(plan, scratch, taps * columns)
+                nonfinite |= replace_all_nonfinite(plan, scratch, taps * columns)
             for i in range(taps):
                 if cut.pairs:
                     join_pairs(<const uint32_t *>scratch + i * columns, columns, co % 2,
@@ -158,6 +158,6 @@ cdef bint pack_weight(const ConvPlan *plan, int64_t group, int64_t sliver, int64
                     memcpy(panel + (place[i] + co) * columns * item, scratch + i * columns * item, columns * item)
         tap += CONV_STAGED_TAPS
     if not cut.pairs:
-        nonfinite = drop_all_nonfinite(plan, panel, plan.taps * count * columns)
+        nonfinite = replace_all_nonfinite(plan, panel, plan.taps * count * columns)
     leave_float_state(float_state)
     return nonfinite

@@ -34,11 +34,12 @@ cdef extern from "../kernels/table.h" nogil:
         int rows
         int vectors
         GemmKernel kernel
+    ctypedef void (*ZipKernel)(const char *, const char *, char *, int64_t) noexcept nogil
     ctypedef struct BFloat16Pairs:
         GemmTile wide[5]
         GemmTile flat
         GemmTile line
-        void (*of_planes)(const char *, const char *, char *, int64_t) noexcept nogil
+        ZipKernel of_planes
         void (*of_channels)(const char *, int64_t, char *, const int64_t *, int64_t, int64_t) noexcept nogil
         void (*of_pixels)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef struct GemmTiles:
@@ -50,6 +51,22 @@ cdef extern from "../kernels/table.h" nogil:
     enum:
         DOT_ROWS
     ctypedef void (*DotKernel)(int64_t, int64_t, const void *, int64_t, const void *, int64_t, const int64_t *, int64_t, void *) noexcept nogil
+    ctypedef struct AmxSteps:
+        int64_t segments
+        int64_t length
+        const int64_t *a_segment
+        const int64_t *b_segment
+        int64_t a_row
+        int64_t a_down
+        int64_t a_step
+        int64_t b_row
+    enum:
+        AMX_SIDE, AMX_STEPS
+    ctypedef struct AmxKernels:
+        void (*multiply)(const AmxSteps *, const void *, int64_t, const void *, int64_t, void *, int64_t, int) noexcept nogil
+        ZipKernel of_planes
+        void (*of_pixels)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
+        int (*replace_nonfinite)(char *, int64_t) noexcept nogil
     ctypedef struct KernelTable:
         const char *isa
         int formula_count
@@ -61,12 +78,15 @@ cdef extern from "../kernels/table.h" nogil:
         TransposeToKernel *transpose_to
         GemmTiles *gemm
         BFloat16Pairs pairs
+        AmxKernels amx
         DotKernel *dot
         StencilKernel *stencil
         StencilDotKernel *stencil_dot
         SumKernel *sum
     const KernelTable *const kernels "infiniop_kernels"
+    const char *const chosen_isa "infiniop_isa"
     const bint bfloat16_pairs "infiniop_bfloat16_pairs"
+    bint infiniop_amx()
     const char *const forced_isa "infiniop_forced_isa"
     const char *kernels_problem "infiniop_kernels_problem"
     const char *const *infiniop_compiled_isas()
@@ -116,6 +136,6 @@ def build_info():
         "compiler": compiler_name().decode(),
         "openmp": openmp_version(),
         "isas": compiled_isas(),
-        "isa": kernels.isa.decode(),
+        "isa": chosen_isa.decode(),
         "isa_forced": forced_isa != NULL,
     }

@@ -226,7 +226,7 @@ cdef class ConvPlanObject:
         if self.device >= 0:
             return None
         return {
-            "isa": kernels.isa.decode(), "lanes": kernels.gemm[plan.compute].lanes, "threads": plan.threads,
+            "isa": chosen_isa.decode(), "lanes": kernels.gemm[plan.compute].lanes, "threads": plan.threads,
             "cin": plan.cin, "cout": plan.cout, "workspace": plan.workspace_bytes, "shared": plan.packed_bytes,
             "per_thread": plan.thread_bytes, "planes": bool(plan.planes),
             "grad_input": dict(cut_facts(&plan.for_input), positions_limit=CONV_POSITIONS, tasks=grad_input_tasks(plan), phases=phase_count(plan),

@@ -1,6 +1,7 @@
 // The whole table for one instruction set; kernels_<isa>.cpp includes this, compiled with that set's flags.
 // Constant-initialised: choosing a table runs none of its code.
 #pragma once
+#include "amx.h"
 #include "convert.h"
 #include "elementwise.h"
 #include "gemm.h"
@@ -25,6 +26,7 @@ constexpr KernelTable make_table() {
     fill_transpose(table);
     fill_gemm(table);
     fill_pairs(table);
+    fill_amx(table);
     return table;
 }
 constexpr KernelTable table = make_table();

@@ -65,18 +65,43 @@ struct GemmTiles {
     struct GemmTile flat, line;       // few rows by many vectors, one row by more
 };
 
+// Pairs of bfloat16 channels, pixel by pixel: to[i] from even[i] and odd[i], or a zero if odd is null.
+typedef void (*ZipKernel)(const char *even, const char *odd, char *to, int64_t pixels);
+
 // Pairs of bfloat16 as the two products of one instruction, which takes the upper half first: the earlier step lies there.
 // Null where the instruction set has none; to be called where infiniop_bfloat16_pairs.
 struct BFloat16Pairs {
     // As GemmTile's, each step of `length` two: a, row, a_segment and a_step count bfloat16, b counts pairs.
     struct GemmTile wide[GEMM_VECTORS + 1], flat, line;
-    // Pairs of channels, pixel by pixel: to[i] from first[i] and second[i], or a zero if second is null.
-    void (*of_planes)(const char *first, const char *second, char *to, int64_t pixels);
+    ZipKernel of_planes;
     // Pairs of channels: pair c of pixel r at to + place[r] + 4 * c; pixels are contiguous, channels `column` bytes apart,
     // after the last one comes a zero.
     void (*of_channels)(const char *from, int64_t column, char *to, const int64_t *place, int64_t pixels, int64_t channels);
     // Pairs of pixels: pair r of channel c at to + r * row + 4 * c; after an odd last pixel comes a zero.
     void (*of_pixels)(const char *from, int64_t column, char *to, int64_t row, int64_t pixels, int64_t channels);
+};
+
+// What an AMX product sums over, in bytes: `segments` stretches of `length` times 32 steps, a stretch beginning at
+// a + a_segment and b + b_segment. a: rows a_row apart, the 17th a_down after the first, 32 steps after each other,
+// then a_step further. b: rows of columns, b_row apart, each holding two steps of every column.
+struct AmxSteps {
+    int64_t segments, length;
+    const int64_t *a_segment, *b_segment;
+    int64_t a_row, a_down, a_step, b_row;
+};
+
+enum { AMX_SIDE = 32, AMX_STEPS = 32 };  // rows and columns of one call at most, steps of one instruction
+
+// bfloat16 by AMX. Null where the instruction set has none; to be called where infiniop_amx().
+struct AmxKernels {
+    // c = a b, or c += a b (chain), for at most AMX_SIDE rows and columns; b and c go on to whole vectors of columns.
+    void (*multiply)(const struct AmxSteps *, const void *a, int64_t rows, const void *b, int64_t columns, void *c,
+                     int64_t c_row, int chain);
+    ZipKernel of_planes;  // the even channel in the lower half
+    // As BFloat16Pairs.of_pixels, with the earlier pixel in the lower half.
+    void (*of_pixels)(const char *from, int64_t column, char *to, int64_t row, int64_t pixels, int64_t channels);
+    // inf and NaN become 2^-100 of their sign; whether there were any.
+    int (*replace_nonfinite)(char *values, int64_t n);
 };
 
 // sums[r] += sum over `lines` lines of `length` elements of g[i] * x[row[r] + i], r < count <= DOT_ROWS; from line to line
@@ -106,9 +131,10 @@ struct KernelTable {
     ElementwiseKernel elementwise[MAX_FORMULAS][DTYPE_COUNT][STORE_COUNT];
     ConvertKernel convert[DTYPE_COUNT][DTYPE_COUNT];              // [from][to]
     TransposeKernel transpose[DTYPE_COUNT];                       // F16, BF16, F32, F64
-    TransposeToKernel transpose_to[DTYPE_COUNT];                  // F32, F64
+    TransposeToKernel transpose_to[DTYPE_COUNT];                  // BF16, F32, F64
     GemmTiles gemm[DTYPE_COUNT];                                  // F32, F64
     BFloat16Pairs pairs;
+    AmxKernels amx;
     DotKernel dot[DTYPE_COUNT];                                   // F32, F64
     StencilKernel stencil[DTYPE_COUNT];                           // F32, F64
     StencilDotKernel stencil_dot[DTYPE_COUNT];                    // F32, F64
@@ -124,6 +150,8 @@ extern const struct KernelTable infiniop_kernels_avx512;
 extern const struct KernelTable *const infiniop_kernels;
 extern const char *const infiniop_forced_isa;
 extern const char *infiniop_kernels_problem;
-extern const bool infiniop_bfloat16_pairs;  // whether this CPU runs the chosen table's pairs
+extern const char *const infiniop_isa;     // the name that was chosen; amx and avx512 share a table
+extern const bool infiniop_bfloat16_pairs;  // whether the chosen table's pairs run on this CPU, and fast
+bool infiniop_amx(void);                    // whether its AMX kernels do; asks the system for them on the first call
 // Names of the tables compiled in, null-terminated, best first.
 const char *const *infiniop_compiled_isas(void);

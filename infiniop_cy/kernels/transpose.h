@@ -142,6 +142,7 @@ constexpr void fill_transpose(KernelTable &table) {
     table.transpose[DTYPE_BF16] = transpose<uint16_t, uint16_t>;
     table.transpose[DTYPE_F32] = transpose<uint32_t, transpose_u32>;
     table.transpose[DTYPE_F64] = transpose<uint64_t, transpose_u64>;
+    table.transpose_to[DTYPE_BF16] = transpose_to<uint16_t, uint16_t>;
     table.transpose_to[DTYPE_F32] = transpose_to<uint32_t, transpose_u32>;
     table.transpose_to[DTYPE_F64] = transpose_to<uint64_t, transpose_u64>;
 }

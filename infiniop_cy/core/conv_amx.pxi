@@ -1,0 +1,539 @@
+# bfloat16 by AMX: both gradients from planes as they lie, with taps as shifts within them.
+#
+# grad_input: rows are ci, columns are positions of a packed block of grad_output, steps are (panel of co, tap, co).
+# grad_weight: rows are co, columns are ci, steps are positions of a block of the input; one product for every tap.
+#
+# Columns go on over the positions between the rows of a tile: their sums are not saved (grad_input), or meet zeros of
+# grad_output (grad_weight).
+cdef enum:
+    AMX_LEAST_CHANNELS = 9       # in and out; fewer leave most of an instruction empty
+    AMX_MOST_TAPS = 512
+    AMX_PIXELS = 896             # of a tile
+    AMX_LEAST_PIXELS = 224       # for the sake of more tasks
+    AMX_INPUT_BYTES = 1 << 19    # of grad_input's block and sums, or about
+    AMX_BLOCK_CHANNELS = 1024    # of grad_output, packed at once
+    AMX_INPUT_CHANNELS = 512     # ci of a task
+    AMX_WEIGHT_CHANNELS = 256    # co of a task
+    AMX_WEIGHT_BYTES = 5 << 17   # of its sums
+    AMX_CELL = 1024              # bytes of 16 rows of a by 32 steps
+
+
+cdef bint suits_amx(const ConvPlan *plan) noexcept nogil:
+    return plan.dtype == DTYPE_BF16 and plan.cin >= AMX_LEAST_CHANNELS and plan.cout >= AMX_LEAST_CHANNELS \
+        and plan.taps <= AMX_MOST_TAPS and infiniop_amx()
+
+
+cdef int64_t amx_pitch(int64_t positions) noexcept nogil:
+    """From channel to channel of a block, in pairs or floats: an odd number of cache lines, since powers of two share sets."""
+    return round_up(positions, AMX_SIDE) + 16
+
+
+cdef int64_t amx_chunks(const ConvPlan *plan) noexcept nogil:
+    """Of AMX_STEPS co."""
+    return pieces(plan.cout, AMX_STEPS)
+
+
+cdef int64_t amx_panel(const ConvPlan *plan) noexcept nogil:
+    """Chunks that follow each other under one tap: what their taps read stays in the first-level cache."""
+    cdef int64_t panel = 2 if plan.taps > 1 else 16
+    while amx_chunks(plan) % panel:
+        panel -= 1
+    return panel
+
+
+cdef bint cut_amx_input(ConvPlan *plan) noexcept nogil:
+    """Whether grad_input runs by AMX; its cut then."""
+    cdef ConvCut *cut = &plan.for_input
+    cdef int64_t size[3]
+    cdef int64_t span[3]
+    cdef int64_t one[3]
+    cdef int64_t pixels
+    cdef int d
+    if not suits_amx(plan):
+        return False
+    for d in range(3):
+        size[d] = pieces(max(<int64_t>1, plan.size_in[d]), plan.stride[d])
+        span[d] = (plan.dilation[d] * (plan.kernel[d] - 1) + plan.stride[d] - 1) // plan.stride[d]  # of all phases
+        one[d] = 1
+    cut.columns = AMX_SIDE
+    cut.slivers = pieces(plan.cin, AMX_SIDE)
+    cut.task_slivers = min(cut.slivers, <int64_t>AMX_INPUT_CHANNELS // AMX_SIDE)
+    cut.taps = plan.taps
+    cut.channels = min(plan.cout, max(AMX_BLOCK_CHANNELS // (amx_panel(plan) * AMX_STEPS), <int64_t>1) * amx_panel(plan) * AMX_STEPS)
+    pixels = max(<int64_t>AMX_LEAST_PIXELS, min(<int64_t>AMX_PIXELS, AMX_INPUT_BYTES // (
+        2 * cut.channels + 4 * cut.task_slivers * AMX_SIDE)))
+    cut_pixels(size, plan.batch, pixels, cut)
+    while plan.threads > 1 and pixels > AMX_LEAST_PIXELS and amx_input_tasks(plan) < 4 * plan.threads:
+        pixels //= 2
+        cut_pixels(size, plan.batch, pixels, cut)
+    while plan.threads > 1 and cut.task_slivers > 1 and amx_input_tasks(plan) < 2 * plan.threads:
+        cut.task_slivers = pieces(cut.task_slivers, 2)
+    cut.positions = block_positions(cut, one, span, CONV_POSITIONS)
+    if cut.positions > CONV_POSITIONS or cut.positions > plan.taps * cut.pixels + 3 * AMX_SIDE:
+        return False
+    cut.amx = cut.shifted = True
+    cut.bytes = amx_pitch(cut.positions) * (round_up(cut.channels, AMX_STEPS) // 2 + cut.task_slivers * AMX_SIDE) * 4 \
+        + 4 * AMX_SIDE * 4 + 2 * table_bytes(pieces(cut.channels, AMX_STEPS) * plan.taps) + stage_bytes(plan)
+    cut.bytes = max(cut.bytes, table_bytes(16 * plan.taps) + round_up(AMX_STEPS * 16 * plan.taps * 2, CONV_ALIGN))
+    return True
+
+
+cdef int64_t amx_input_tasks(const ConvPlan *plan) noexcept nogil:
+    return plan.groups * pieces(plan.for_input.slivers, plan.for_input.task_slivers) * phase_tiles(plan)
+
+
+cdef int64_t amx_packed_bytes(const ConvPlan *plan) noexcept nogil:
+    """The weights as [group][16 ci][panel of co][tap][chunk] cells; they fit, for weight itself does."""
+    return plan.groups * plan.for_input.slivers * 2 * plan.taps * amx_chunks(plan) * AMX_CELL
+
+
+cdef int64_t amx_cell(const ConvPlan *plan, int64_t chunk, int64_t tap) noexcept nogil:
+    """Bytes from the first cell of 16 ci to that of a chunk of co under a tap, in the packed order of taps."""
+    cdef int64_t panel = amx_panel(plan)
+    return (chunk // panel * panel * plan.taps + tap * panel + chunk % panel) * AMX_CELL
+
+
+cdef char *amx_cells(const ConvPlan *plan, char *packed, int64_t group, int64_t half) noexcept nogil:
+    """The first cell of the half-th 16 ci."""
+    return packed + (group * plan.for_input.slivers * 2 + half) * plan.taps * amx_chunks(plan) * AMX_CELL
+
+
+cdef bint pack_amx_weight(const ConvPlan *plan, int64_t group, int64_t half, int64_t chunk, char *packed,
+                          char *scratch) noexcept nogil:
+    """16 ci by AMX_STEPS co under all taps. inf and NaN become tiny, since they would meet padding's zeros; the result says
+    whether add_nonfinite has to make up for that."""
+    cdef const ConvView *w = &plan.view[CONV_WEIGHT]
+    cdef int64_t ci_from = half * 16, co_from = chunk * AMX_STEPS, cis = min(<int64_t>16, plan.cin - ci_from)
+    cdef int64_t cos = min(<int64_t>AMX_STEPS, plan.cout - co_from), taps = plan.taps, tap, co, ci, k0, k1, line = w.n
+    cdef char *cells = amx_cells(plan, packed, group, half)
+    cdef char *source = w.data + (group * plan.cout + co_from) * w.n + ci_from * w.channel
+    cdef int64_t *place = <int64_t *>take(&scratch, table_bytes(16 * taps))
+    cdef char *at = scratch
+    cdef bint nonfinite = False
+    for tap in range(taps):
+        place[tap] = amx_cell(plan, chunk, packed_tap(plan, tap // (plan.kernel[1] * plan.kernel[2]),
+                                                      tap // plan.kernel[2] % plan.kernel[1], tap % plan.kernel[2]))
+        if cis < 16 or cos < AMX_STEPS:
+            memset(cells + place[tap], 0, AMX_CELL)
+    for ci in range(1, cis):
+        for tap in range(taps):
+            place[ci * taps + tap] = place[tap] + ci * AMX_STEPS * 2
+    if not weight_in_line(plan, w):
+        line = cis * taps * 2
+        for co in range(cos):
+            for ci in range(cis):
+                for k0 in range(plan.kernel[0]):
+                    for k1 in range(plan.kernel[1]):
+                        kernels.convert[DTYPE_BF16][DTYPE_BF16](source + co * w.n + ci * w.channel + k0 * w.space[0] + k1 * w.space[1],
+                                                                w.space[2], at, 2, plan.kernel[2])
+                        at += plan.kernel[2] * 2
+        source = scratch
+    kernels.transpose_to[DTYPE_BF16](source, line, cells, place, cis * taps, cos)
+    for tap in range(taps):
+        nonfinite |= kernels.amx.replace_nonfinite(cells + place[tap], AMX_CELL // 2)
+    return nonfinite
+
+
+cdef void union_block(const ConvPlan *plan, const Box *tile, Box *block, int64_t *low) noexcept nogil:
+    """The grad_output positions that any phase reaches from a tile; low: the least tap_base along each axis."""
+    cdef Phase phase
+    cdef Box one
+    cdef int64_t one_low[3]
+    cdef int64_t high[3]
+    cdef int64_t number
+    cdef bint any_taps = False
+    cdef int d
+    block[0] = tile[0]
+    for d in range(3):
+        low[d] = 0
+        high[d] = tile.extent[d]
+    for number in range(phase_count(plan)):
+        make_phase(plan, number, &phase)
+        if not phase.tap_count:
+            continue
+        phase_block(plan, &phase, tile, &one, one_low)
+        for d in range(3):
+            high[d] = max(high[d], one_low[d] + one.extent[d]) if any_taps else one_low[d] + one.extent[d]
+            low[d] = min(low[d], one_low[d]) if any_taps else one_low[d]
+        any_taps = True
+    for d in range(3):
+        block.first[d] = tile.first[d] + low[d]
+        block.extent[d] = high[d] - low[d]
+
+
+cdef int64_t positions_under(const Box *tile, const Box *block) noexcept nogil:
+    """From the tile's first pixel to behind its last one, in the positions of a block."""
+    return (((tile.samples - 1) * block.extent[0] + tile.extent[0] - 1) * block.extent[1] + tile.extent[1] - 1) * block.extent[2] \
+        + tile.extent[2]
+
+
+cdef void pack_amx_block(const ConvPlan *plan, const Box *block, int64_t channel, int64_t channels, char *to, int64_t plane,
+                         char *stage) noexcept nogil:
+    """grad_output as [pair of co][position]; zeros up to AMX_STEPS co."""
+    cdef int64_t pair
+    pack_pair_planes(plan, &plan.view[CONV_GRAD_OUTPUT], plan.size_out, block, channel, channels, to, plane,
+                     kernels.amx.of_planes, stage)
+    for pair in range(pieces(channels, 2), round_up(channels, AMX_STEPS) // 2):
+        memset(to + pair * plane * 4, 0, plane * 4)
+
+
+cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, int64_t sliver_from, char *packed, bint nonfinite,
+                         char *scratch) noexcept nogil:
+    """One tile of input pixels, in all phases, by the channels of some slivers."""
+    cdef const ConvCut *cut = &plan.for_input
+    cdef int64_t plane = amx_pitch(cut.positions), slivers = min(cut.task_slivers, cut.slivers - sliver_from)
+    cdef int64_t ci_from = sliver_from * AMX_SIDE, channels = min(slivers * AMX_SIDE, plan.cin - ci_from)
+    cdef int64_t panel = amx_panel(plan), phases = phase_count(plan), p, co, count, positions, tap, first, s, at, rows, calls
+    cdef int64_t low[3]
+    cdef int64_t base[3]
+    cdef int64_t k[3]
+    cdef int64_t size[3]
+    cdef Box tile, block, part, next
+    cdef Ahead ahead
+    cdef Phase phase
+    cdef AmxSteps steps
+    cdef char *b = take(&scratch, plane * round_up(cut.channels, AMX_STEPS) * 2 + AMX_SIDE * 4)
+    cdef char *sums = take(&scratch, plane * cut.task_slivers * AMX_SIDE * 4)
+    cdef char *stage = take(&scratch, stage_bytes(plan))
+    cdef int64_t *a_segment = <int64_t *>take(&scratch, table_bytes(pieces(cut.channels, AMX_STEPS) * plan.taps))
+    cdef int64_t *b_segment = <int64_t *>take(&scratch, table_bytes(pieces(cut.channels, AMX_STEPS) * plan.taps))
+    cdef int d
+    cdef uint64_t float_state
+    for d in range(3):
+        size[d] = pieces(plan.size_in[d], plan.stride[d])
+    if not nth_tile(cut, plan.batch, size, number, &tile):
+        return
+    float_state = enter_float_state()
+    union_block(plan, &tile, &block, low)
+    steps.a_segment, steps.b_segment = a_segment, b_segment
+    steps.a_row, steps.a_step = AMX_STEPS * 2, AMX_CELL
+    steps.a_down = plan.taps * amx_chunks(plan) * AMX_CELL
+    steps.b_row = plane * 4
+    steps.length = panel
+    for p in range(phases):
+        make_phase(plan, p, &phase)
+        part = tile
+        for d in range(3):
+            part.extent[d] = min(tile.extent[d], phase.size[d] - tile.first[d])
+        if part.extent[0] <= 0 or part.extent[1] <= 0 or part.extent[2] <= 0:
+            continue
+        positions = positions_under(&part, &block)
+        if not phase.tap_count:
+            memset(sums, 0, plane * channels * 4)
+        co = 0
+        while phase.tap_count and co < plan.cout:
+            count = min(cut.channels, plan.cout - co)
+            if p == 0 or cut.channels < plan.cout:
+                pack_amx_block(plan, &block, group * plan.cout + co, count, b, plane, stage)
+            steps.segments = 0
+            for first in range(pieces(count, AMX_STEPS * panel)):
+                for tap in range(phase.tap_count):
+                    tap_base(plan, &phase, tap, base, k)
+                    a_segment[steps.segments] = amx_cell(plan, co // AMX_STEPS + first * panel, phase.tap_offset + tap)
+                    b_segment[steps.segments] = (first * panel * AMX_STEPS // 2 * plane + tap_shift(&block, base, low)) * 4
+                    steps.segments += 1
+            calls = phases * slivers * pieces(positions, AMX_SIDE)
+            ahead.channels = 0
+            if p == 0 and nth_tile(cut, plan.batch, size, number + 1, &next):
+                for d in range(3):
+                    next.first[d] += low[d]
+                    next.extent[d] += block.extent[d] - tile.extent[d]
+                look_ahead(plan, &plan.view[CONV_GRAD_OUTPUT], plan.size_out, &next, group * plan.cout, cut.channels, calls, &ahead)
+            for s in range(slivers):
+                rows = min(<int64_t>AMX_SIDE, channels - s * AMX_SIDE)
+                at = 0
+                while at < positions:
+                    go_ahead(&ahead)
+                    kernels.amx.multiply(&steps, amx_cells(plan, packed, group, (sliver_from + s) * 2), rows, b + at * 4,
+                                         positions - at, sums + (s * AMX_SIDE * plane + at) * 4, plane * 4, co > 0)
+                    at += AMX_SIDE
+            co += cut.channels
+        if nonfinite:
+            add_nonfinite(plan, group, &phase, &part, &block, ci_from, channels, sums, 1, plane)
+        save_across(plan, group, &phase, &part, &block, ci_from, channels, sums, plane, stage)
+    leave_float_state(float_state)
+
+
+cdef void run_grad_input_amx(const ConvPlan *plan, char *workspace, int threads) noexcept nogil:
+    cdef const ConvCut *cut = &plan.for_input
+    cdef char *scratch = workspace + plan.packed_bytes
+    cdef int64_t halves = pieces(plan.cin, 16), chunks = amx_chunks(plan), cells = plan.groups * halves * chunks
+    cdef int64_t tiles = phase_tiles(plan), across = pieces(cut.slivers, cut.task_slivers), tasks = amx_input_tasks(plan), i
+    cdef int nonfinite = 0
+    if threads == 1:
+        for i in range(cells):
+            nonfinite |= pack_amx_weight(plan, i // chunks // halves, i // chunks % halves, i % chunks, workspace, scratch)
+        for i in range(tasks):
+            grad_input_amx(plan, i // tiles // across, i % tiles, i // tiles % across * cut.task_slivers, workspace, nonfinite, scratch)
+        return
+    for i in prange(cells, schedule="static", num_threads=threads):
+        nonfinite |= pack_amx_weight(plan, i // chunks // halves, i // chunks % halves, i % chunks, workspace,
+                                     scratch + omp_get_thread_num() * plan.thread_bytes)
+    for i in prange(tasks, schedule="dynamic", num_threads=threads):
+        grad_input_amx(plan, i // tiles // across, i % tiles, i // tiles % across * cut.task_slivers, workspace, nonfinite,
+                       scratch + omp_get_thread_num() * plan.thread_bytes)
+
+
+# The input's phases that grad_weight's taps read, each with rows of an even number of positions.
+ctypedef struct AmxBlock:
+    Box box               # of one phase, its steps the strides; extents are positions
+    int64_t step[3]       # phases along each axis
+    int64_t plane         # positions of a phase
+
+
+cdef void amx_block(const ConvPlan *plan, const int64_t *extent, int64_t samples, AmxBlock *block) noexcept nogil:
+    """For a tile of so many output pixels."""
+    cdef int d
+    block.plane = block.box.samples = samples
+    for d in range(3):
+        block.step[d] = plan.stride[d] // sample_step(plan, d)
+        block.box.step[d] = plan.stride[d]
+        block.box.extent[d] = extent[d]
+        if plan.kernel[d] > 1:
+            block.box.extent[d] += (plan.kernel[d] - 1) * (plan.dilation[d] // sample_step(plan, d)) // block.step[d]
+        if d == 2:
+            block.box.extent[d] = round_up(block.box.extent[d], 2)
+        block.plane *= block.box.extent[d]
+
+
+cdef int64_t amx_tap(const ConvPlan *plan, const AmxBlock *block, int64_t tap) noexcept nogil:
+    """Positions from the block's first one to that which the tile's first pixel meets under a tap."""
+    cdef int64_t k[3]
+    cdef int64_t phase = 0, shift = 0
+    cdef int d
+    for d in range(2, -1, -1):
+        k[d] = tap % plan.kernel[d] * (plan.dilation[d] // sample_step(plan, d)) if plan.kernel[d] > 1 else 0
+        tap //= plan.kernel[d]
+    for d in range(3):
+        phase = phase * block.step[d] + k[d] % block.step[d]
+        shift = shift * block.box.extent[d] + k[d] // block.step[d]
+    return phase * block.plane + shift
+
+
+cdef bint cut_amx_weight(ConvPlan *plan) noexcept nogil:
+    """Whether grad_weight runs by AMX; its cut then."""
+    cdef ConvCut *cut = &plan.for_weight
+    cdef AmxBlock block
+    cdef int64_t step[3]
+    cdef int64_t span[3]
+    cdef int d
+    if not suits_amx(plan):
+        return False
+    cut_pixels(plan.size_out, plan.batch if plan.pixels_out < CONV_SHORT_IMAGE else 1, CONV_WEIGHT_DEPTH, cut)
+    for d in range(3):  # overflow is looked for along the way
+        step[d] = plan.stride[d] // sample_step(plan, d)
+        span[d] = (plan.kernel[d] - 1) * (plan.dilation[d] // sample_step(plan, d)) + step[d] if plan.kernel[d] > 1 else 1
+    if block_positions(cut, step, span, CONV_WEIGHT_POSITIONS) > CONV_WEIGHT_POSITIONS:
+        return False
+    amx_block(plan, &cut.tile[1], cut.tile[0], &block)
+    cut.phases = block.step[0] * block.step[1] * block.step[2]
+    cut.positions = block.plane
+    if cut.phases * cut.positions > CONV_WEIGHT_POSITIONS or cut.phases > CONV_DOT_STEP:
+        return False
+    cut.columns = AMX_SIDE
+    cut.slivers = pieces(plan.cin, AMX_SIDE)
+    cut.rows = min(plan.cout, <int64_t>AMX_WEIGHT_CHANNELS)
+    cut.task_slivers = max(<int64_t>1, min(cut.slivers, AMX_WEIGHT_BYTES // (cut.rows * plan.taps * AMX_SIDE * 4)))
+    while cut.rows > AMX_SIDE and cut.rows * plan.taps * AMX_SIDE * 4 > 2 * AMX_WEIGHT_BYTES:
+        cut.rows = round_up(pieces(cut.rows, 2), AMX_SIDE)
+    while plan.threads > 1 and cut.task_slivers > 1 and amx_weight_tasks(plan) % plan.threads and amx_weight_tasks(plan) < 4 * plan.threads:
+        cut.task_slivers = pieces(cut.task_slivers, 2)
+    while plan.threads > 1 and cut.rows > AMX_SIDE and amx_weight_tasks(plan) % plan.threads and amx_weight_tasks(plan) < 4 * plan.threads:
+        cut.rows = round_up(pieces(cut.rows, 2), AMX_SIDE)
+    cut.amx = cut.shifted = True
+    cut.bytes = amx_input_pitch(cut) * AMX_SIDE * 2 + 2 * amx_panel_bytes(cut) + cut.rows * amx_output_pitch(cut) * 2 \
+        + cut.rows * plan.taps * cut.task_slivers * AMX_SIDE * 4 + 2 * table_bytes(plan.taps) + stage_bytes(plan) \
+        + round_up(plan.taps * AMX_SIDE * 4, CONV_ALIGN)
+    return True
+
+
+cdef int64_t amx_input_pitch(const ConvCut *cut) noexcept nogil:
+    """bfloat16 from channel to channel of the input's block, with zeros at its end."""
+    return 2 * amx_pitch(pieces(cut.phases * cut.positions + AMX_STEPS, 2))
+
+
+cdef int64_t amx_panel_bytes(const ConvCut *cut) noexcept nogil:
+    """Of pairs of positions by AMX_SIDE ci, with zeros at the end."""
+    return (cut.phases * cut.positions + AMX_STEPS) // 2 * AMX_SIDE * 4
+
+
+cdef int64_t amx_output_pitch(const ConvCut *cut) noexcept nogil:
+    """bfloat16 from channel to channel of grad_output's block."""
+    return 2 * amx_pitch(pieces(round_up(cut.positions, AMX_STEPS), 2))
+
+
+cdef int64_t amx_weight_tasks(const ConvPlan *plan) noexcept nogil:
+    cdef const ConvCut *cut = &plan.for_weight
+    return plan.groups * pieces(cut.slivers, cut.task_slivers) * pieces(plan.cout, cut.rows)
+
+
+cdef void add_nonfinite_input(const ConvPlan *plan, int64_t group, const Box *tile, int64_t co_from, int64_t cos, int64_t channel, char *sums,
+                              int64_t columns) noexcept nogil:
+    """Add the products with inf and NaN of one ci, which were packed as tiny, to its column of [co][tap][columns]."""
+    cdef const ConvView *x = &plan.view[CONV_INPUT]
+    cdef const ConvView *g = &plan.view[CONV_GRAD_OUTPUT]
+    cdef int64_t tap, co, n, rest, pixel
+    cdef int64_t o[3]
+    cdef int64_t i[3]
+    cdef double value
+    cdef bint inside
+    cdef int d
+    for tap in range(plan.taps):
+        for n in range(tile.n, tile.n + tile.samples):
+            for pixel in range(tile.extent[0] * tile.extent[1] * tile.extent[2]):
+                rest = pixel
+                inside = True
+                for d in range(2, -1, -1):
+                    o[d] = tile.first[d] + rest % tile.extent[d]
+                    rest //= tile.extent[d]
+                rest = tap
+                for d in range(2, -1, -1):
+                    i[d] = o[d] * plan.stride[d] + rest % plan.kernel[d] * plan.dilation[d] - plan.before[d]
+                    rest //= plan.kernel[d]
+                    inside = inside and 0 <= i[d] < plan.size_in[d]
+                if not inside:
+                    continue
+                value = load_one(plan, x.data + n * x.n + (group * plan.cin + channel) * x.channel + i[0] * x.space[0] + i[1] * x.space[1] + i[2] * x.space[2])
+                if value - value == 0:
+                    continue
+                for co in range(cos):
+                    add_to(plan, sums + (co * plan.taps + tap) * columns * 4, value * load_one(
+                        plan, g.data + n * g.n + (group * plan.cout + co_from + co) * g.channel + o[0] * g.space[0] + o[1] * g.space[1] + o[2] * g.space[2]))
+
+
+cdef void amx_weight_elements(const ConvPlan *plan, int64_t co_from, int64_t cos, int64_t ci_from, int64_t cis, char *sums,
+                              int64_t columns, char *line, bint loading) noexcept nogil:
+    """[co][tap][columns] sums to grad_weight, or (loading) from it. line: room for AMX_SIDE ci."""
+    cdef char *weights = plan.view[CONV_GRAD_WEIGHT].data + co_from * plan.view[CONV_GRAD_WEIGHT].n
+    cdef int64_t co, ci, count
+    for co in range(cos):
+        ci = 0
+        while ci < cis:
+            count = min(<int64_t>AMX_SIDE, cis - ci)
+            if not loading:
+                kernels.transpose[DTYPE_F32](sums + ci * 4, columns * 4, line, plan.taps * 4, count, plan.taps)
+            move_weights(plan, (ci_from + ci) * plan.taps, count * plan.taps, line, weights, loading)
+            if loading:
+                kernels.transpose[DTYPE_F32](line, plan.taps * 4, sums + ci * 4, columns * 4, plan.taps, count)
+            ci += AMX_SIDE
+        sums += plan.taps * columns * 4
+        weights += plan.view[CONV_GRAD_WEIGHT].n
+
+
+cdef void pack_amx_input(const ConvPlan *plan, const int64_t *size, const AmxBlock *block, const Box *tile, int64_t channel,
+                         int64_t channels, int64_t pitch, char *to) noexcept nogil:
+    """As [ci][phase][position], zeros up to `pitch`."""
+    cdef Box phase = block.box
+    cdef int64_t phases = block.step[0] * block.step[1] * block.step[2], r, rest, c
+    cdef int d
+    phase.n = tile.n
+    for r in range(phases):
+        rest = r
+        for d in range(2, -1, -1):
+            phase.first[d] = tile.first[d] * plan.stride[d] - plan.before[d] + rest % block.step[d] * sample_step(plan, d)
+            rest //= block.step[d]
+        pack_planes(kernels.convert[DTYPE_BF16][DTYPE_BF16], 2, &plan.view[CONV_INPUT], size, &phase, channel, channels,
+                    to + r * block.plane * 2, pitch)
+    for c in range(channels):
+        memset(to + (c * pitch + phases * block.plane) * 2, 0, (pitch - phases * block.plane) * 2)
+
+
+cdef void pack_amx_output(const ConvPlan *plan, const AmxBlock *block, const Box *tile, int64_t channel, int64_t channels,
+                          int64_t pitch, char *to) noexcept nogil:
+    """As [co][position], zeros where the block has no pixel of the tile."""
+    cdef Box box = block.box
+    cdef int64_t end[3]
+    cdef int64_t c
+    cdef int d
+    box.n = tile.n
+    for d in range(3):
+        box.first[d], box.step[d] = tile.first[d], 1
+        end[d] = tile.first[d] + tile.extent[d]
+    pack_planes(kernels.convert[DTYPE_BF16][DTYPE_BF16], 2, &plan.view[CONV_GRAD_OUTPUT], end, &box, channel, channels, to, pitch)
+    for c in range(channels):
+        memset(to + (c * pitch + block.plane) * 2, 0, (pitch - block.plane) * 2)
+
+
+cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from, int64_t sliver_from, char *scratch) noexcept nogil:
+    """Some co by the ci of some slivers, summed over all samples and output pixels, one tile after the other."""
+    cdef const ConvCut *cut = &plan.for_weight
+    cdef int64_t slivers = min(cut.task_slivers, cut.slivers - sliver_from), columns = slivers * AMX_SIDE
+    cdef int64_t ci_from = sliver_from * AMX_SIDE, cis = min(columns, plan.cin - ci_from), cos = min(cut.rows, plan.cout - row_from)
+    cdef int64_t x_pixels = cut.phases * cut.positions + AMX_STEPS, x_pitch = amx_input_pitch(cut), g_pitch = amx_output_pitch(cut), number = 0, s, count, tap, co, shift, c
+    cdef int64_t size_in[3]
+    cdef int64_t zero = 0
+    cdef bint line = rows_in_line(plan), odd, nonfinite
+    cdef char *x = take(&scratch, x_pitch * AMX_SIDE * 2)
+    cdef char *panel = take(&scratch, 2 * amx_panel_bytes(cut))
+    cdef char *g = take(&scratch, cut.rows * g_pitch * 2)
+    cdef char *sums = take(&scratch, cut.rows * plan.taps * cut.task_slivers * AMX_SIDE * 4)
+    cdef int64_t *start = <int64_t *>take(&scratch, table_bytes(plan.taps))
+    cdef char *out_line = take(&scratch, round_up(plan.taps * AMX_SIDE * 4, CONV_ALIGN))
+    cdef Box tile, whole, next
+    cdef AmxBlock block
+    cdef Ahead ahead
+    cdef AmxSteps steps
+    cdef int d
+    cdef uint64_t float_state = enter_float_state()
+    for d in range(3):
+        size_in[d] = plan.size_in[d]
+    if line:
+        size_in[2], size_in[1] = size_in[1] * size_in[2], 1
+    steps.segments, steps.a_segment, steps.b_segment = 1, &zero, &zero
+    steps.a_row, steps.a_down, steps.a_step = g_pitch * 2, g_pitch * 32, AMX_STEPS * 2
+    steps.b_row = AMX_SIDE * 4
+    memset(sums, 0, cos * plan.taps * columns * 4)
+    if plan.accumulate:
+        amx_weight_elements(plan, group * plan.cout + row_from, cos, ci_from, cis, sums, columns, out_line, True)
+    while plan.pixels_out and nth_tile(cut, plan.batch, plan.size_out, number, &whole):
+        tile = whole
+        if line:
+            tile.first[2], tile.extent[2] = tile.first[1] * plan.size_out[2], tile.extent[1] * tile.extent[2]
+            tile.first[1], tile.extent[1] = 0, 1
+        amx_block(plan, tile.extent, tile.samples, &block)
+        steps.length = pieces(positions_under(&tile, &block.box), AMX_STEPS)
+        odd = False
+        for tap in range(plan.taps):
+            shift = amx_tap(plan, &block, tap)
+            start[tap] = shift // 2 * AMX_SIDE * 4 + shift % 2 * amx_panel_bytes(cut)
+            odd |= shift % 2
+        pack_amx_output(plan, &block, &tile, group * plan.cout + row_from, cos, g_pitch, g)
+        ahead.channels = 0
+        if nth_tile(cut, plan.batch, plan.size_out, number + 1, &next):
+            look_ahead(plan, &plan.view[CONV_GRAD_OUTPUT], plan.size_out, &next, group * plan.cout + row_from, cos,
+                       slivers * pieces(cos, AMX_SIDE) * plan.taps, &ahead)
+        for s in range(slivers):
+            count = min(<int64_t>AMX_SIDE, cis - s * AMX_SIDE)
+            pack_amx_input(plan, size_in, &block, &tile, group * plan.cin + ci_from + s * AMX_SIDE, count, x_pitch, x)
+            nonfinite = kernels.amx.replace_nonfinite(x, count * x_pitch)
+            kernels.amx.of_pixels(x, x_pitch * 2, panel, AMX_SIDE * 4, x_pixels, count)
+            if odd:
+                kernels.amx.of_pixels(x + 2, x_pitch * 2, panel + amx_panel_bytes(cut), AMX_SIDE * 4, x_pixels - 2, count)
+            co = 0
+            while co < cos:
+                for tap in range(plan.taps):
+                    go_ahead(&ahead)
+                    kernels.amx.multiply(&steps, g + co * g_pitch * 2, min(<int64_t>AMX_SIDE, cos - co), panel + start[tap], count,
+                                         sums + ((co * plan.taps + tap) * columns + s * AMX_SIDE) * 4, plan.taps * columns * 4, True)
+                co += AMX_SIDE
+            if nonfinite:
+                for c in range(count):
+                    add_nonfinite_input(plan, group, &whole, row_from, cos, ci_from + s * AMX_SIDE + c,
+                                        sums + (s * AMX_SIDE + c) * 4, columns)
+        number += 1
+    amx_weight_elements(plan, group * plan.cout + row_from, cos, ci_from, cis, sums, columns, out_line, False)
+    leave_float_state(float_state)
+
+
+cdef void run_grad_weight_amx(const ConvPlan *plan, char *workspace, int threads) noexcept nogil:
+    """Tasks number (group, co, slivers)."""
+    cdef const ConvCut *cut = &plan.for_weight
+    cdef char *scratch = workspace + plan.packed_bytes
+    cdef int64_t across = pieces(cut.slivers, cut.task_slivers), down = pieces(plan.cout, cut.rows), tasks = amx_weight_tasks(plan), i
+    if threads == 1:
+        for i in range(tasks):
+            grad_weight_amx(plan, i // across // down, i // across % down * cut.rows, i % across * cut.task_slivers, scratch)
+        return
+    for i in prange(tasks, schedule="dynamic", num_threads=threads):
+        grad_weight_amx(plan, i // across // down, i // across % down * cut.rows, i % across * cut.task_slivers,
+                        scratch + omp_get_thread_num() * plan.thread_bytes)

@@ -1,0 +1,130 @@
+// bfloat16 by AMX: products of 16 x 32 by 32 x 16 matrices in one instruction, added in float. Subnormals count as zeros;
+// even and odd steps of a product are summed apart, then joined, then added.
+#pragma once
+#include "pairs.h"
+#include "table.h"
+
+namespace INFINIOP_ISA {
+namespace {
+
+#if defined(__AVX512F__) && defined(__x86_64__) && defined(__linux__)
+// By name, since the intrinsics are macros that take no template's number.
+template <int tile> INFINIOP_INLINE void load_tile(const char *p, int64_t row) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(row), "i"(tile) : "memory");
+}
+template <int tile> INFINIOP_INLINE void store_tile(char *p, int64_t row) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(p), "r"(row), "i"(tile) : "memory");
+}
+template <int tile> INFINIOP_INLINE void zero_tile() { asm volatile("tilezero %%tmm%c0" ::"i"(tile)); }
+template <int c, int a, int b> INFINIOP_INLINE void multiply_tile() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
+}
+
+// What LDTILECFG reads.
+struct alignas(64) TileShapes {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+// c in tiles 0 to 3, two rows and two columns of them; a in 4 and 5, b in 6 and 7.
+template <int rows, int columns>
+INFINIOP_INLINE void multiply_tiles(const AmxSteps *steps, const char *a_, const char *b_, char *c, int64_t c_row, int chain) {
+    const int64_t right = 64, down = 16 * c_row;
+    if (chain) {
+        load_tile<0>(c, c_row);
+        if (columns > 1) load_tile<1>(c + right, c_row);
+        if (rows > 1) load_tile<2>(c + down, c_row);
+        if (rows > 1 && columns > 1) load_tile<3>(c + down + right, c_row);
+    } else {
+        zero_tile<0>();
+        if (columns > 1) zero_tile<1>();
+        if (rows > 1) zero_tile<2>();
+        if (rows > 1 && columns > 1) zero_tile<3>();
+    }
+    const int64_t a_row = steps->a_row, a_down = steps->a_down, b_row = steps->b_row;
+    for (int64_t s = 0; s < steps->segments; s++) {
+        const char *a = a_ + steps->a_segment[s], *b = b_ + steps->b_segment[s];
+        for (int64_t k = 0; k < steps->length; k++, a += steps->a_step, b += 16 * b_row) {
+            load_tile<4>(a, a_row);
+            load_tile<6>(b, b_row);
+            if (columns > 1) load_tile<7>(b + right, b_row);
+            if (rows > 1) load_tile<5>(a + a_down, a_row);
+            multiply_tile<0, 4, 6>();
+            if (columns > 1) multiply_tile<1, 4, 7>();
+            if (rows > 1) multiply_tile<2, 5, 6>();
+            if (rows > 1 && columns > 1) multiply_tile<3, 5, 7>();
+        }
+    }
+    store_tile<0>(c, c_row);
+    if (columns > 1) store_tile<1>(c + right, c_row);
+    if (rows > 1) store_tile<2>(c + down, c_row);
+    if (rows > 1 && columns > 1) store_tile<3>(c + down + right, c_row);
+}
+
+inline void multiply_amx(const AmxSteps *steps, const void *a_, int64_t rows, const void *b_, int64_t columns, void *c_,
+                         int64_t c_row, int chain) {
+    const char *a = (const char *)a_, *b = (const char *)b_;
+    char *c = (char *)c_;
+    TileShapes shapes = {};
+    shapes.palette = 1;
+    for (int i = 0; i < 8; i++) {
+        const bool below = i == 2 || i == 3 || i == 5;
+        shapes.row_bytes[i] = 64;
+        shapes.rows[i] = uint8_t(i >= 6 ? 16 : !below ? (rows < 16 ? rows : 16) : rows > 16 ? rows - 16 : 1);
+    }
+    asm volatile("ldtilecfg %0" ::"m"(shapes));
+    if (rows > 16) {
+        if (columns > 16) multiply_tiles<2, 2>(steps, a, b, c, c_row, chain);
+        else multiply_tiles<2, 1>(steps, a, b, c, c_row, chain);
+    } else {
+        if (columns > 16) multiply_tiles<1, 2>(steps, a, b, c, c_row, chain);
+        else multiply_tiles<1, 1>(steps, a, b, c, c_row, chain);
+    }
+    asm volatile("tilerelease");
+}
+
+// Of 64 bytes, or as many as there are; the others are zeros.
+INFINIOP_INLINE __m512i load_pixels(const char *from, int64_t count) {
+    return count >= 32 ? _mm512_loadu_si512(from) : _mm512_maskz_loadu_epi16(__mmask32((1u << count) - 1), from);
+}
+INFINIOP_INLINE void store_pixels(char *to, __m512i v, int64_t count) {
+    if (count >= 32) _mm512_storeu_si512(to, v);
+    else _mm512_mask_storeu_epi16(to, __mmask32((1u << count) - 1), v);
+}
+
+inline void zip_planes(const char *even, const char *odd, char *to, int64_t pixels) {
+    alignas(64) uint16_t order[32];
+    for (int i = 0; i < 32; i++) order[i] = uint16_t(i / 2 + i % 2 * 32);
+    const __m512i low = _mm512_load_si512(order), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+    for (int64_t i = 0; i < pixels; i += 32) {
+        const int64_t left = pixels - i;
+        const __m512i a = load_pixels(even + 2 * i, left);
+        const __m512i b = odd ? load_pixels(odd + 2 * i, left) : _mm512_setzero_si512();
+        store_pixels(to + 4 * i, _mm512_permutex2var_epi16(a, low, b), 2 * left);
+        if (left > 16) store_pixels(to + 4 * i + 64, _mm512_permutex2var_epi16(a, high, b), 2 * left - 32);
+    }
+}
+
+inline int replace_nonfinite(char *values, int64_t n) {
+    const __m512i exponent = _mm512_set1_epi16(0x7F80), sign = _mm512_set1_epi16(int16_t(0x8000));
+    const __m512i tiny = _mm512_set1_epi16(0x0D80);  // 2^-100
+    int found = 0;
+    for (int64_t i = 0; i < n; i += 32) {
+        const __m512i v = load_pixels(values + 2 * i, n - i);
+        const __mmask32 bad = _mm512_cmpeq_epi16_mask(_mm512_and_si512(v, exponent), exponent);
+        if (!bad) continue;
+        found = 1;
+        store_pixels(values + 2 * i,
+                     _mm512_mask_blend_epi16(bad, v, _mm512_or_si512(_mm512_and_si512(v, sign), tiny)), n - i);
+    }
+    return found;
+}
+
+constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, zip_planes, pixel_pairs<false>, replace_nonfinite}; }
+#else
+constexpr void fill_amx(KernelTable &) {}
+#endif
+
+}  // namespace
+}  // namespace INFINIOP_ISA
