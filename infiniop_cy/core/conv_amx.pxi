@@ -171,8 +171,7 @@ cdef void pack_amx_block(const ConvPlan *plan, const Box *block, int64_t channel
                          char *stage) noexcept nogil:
     """grad_output as [pair of co][position]; zeros up to AMX_STEPS co."""
     cdef int64_t pair
-    pack_pair_planes(plan, &plan.view[CONV_GRAD_OUTPUT], plan.size_out, block, channel, channels, to, plane,
-                     kernels.amx.of_planes, stage)
+    pack_pair_planes(&plan.view[CONV_GRAD_OUTPUT], plan.size_out, block, channel, channels, to, plane, False, stage)
     for pair in range(pieces(channels, 2), round_up(channels, AMX_STEPS) // 2):
         memset(to + pair * plane * 4, 0, plane * 4)
 
@@ -432,7 +431,7 @@ cdef void pack_amx_input(const ConvPlan *plan, const int64_t *size, const AmxBlo
         for d in range(2, -1, -1):
             phase.first[d] = tile.first[d] * plan.stride[d] - plan.before[d] + rest % block.step[d] * sample_step(plan, d)
             rest //= block.step[d]
-        pack_planes(kernels.convert[DTYPE_BF16][DTYPE_BF16], 2, &plan.view[CONV_INPUT], size, &phase, channel, channels,
+        pack_planes(DTYPE_BF16, DTYPE_BF16, &plan.view[CONV_INPUT], size, &phase, channel, channels,
                     to + r * block.plane * 2, pitch)
     for c in range(channels):
         memset(to + (c * pitch + phases * block.plane) * 2, 0, (pitch - phases * block.plane) * 2)
@@ -449,7 +448,7 @@ cdef void pack_amx_output(const ConvPlan *plan, const AmxBlock *block, const Box
     for d in range(3):
         box.first[d], box.step[d] = tile.first[d], 1
         end[d] = tile.first[d] + tile.extent[d]
-    pack_planes(kernels.convert[DTYPE_BF16][DTYPE_BF16], 2, &plan.view[CONV_GRAD_OUTPUT], end, &box, channel, channels, to, pitch)
+    pack_planes(DTYPE_BF16, DTYPE_BF16, &plan.view[CONV_GRAD_OUTPUT], end, &box, channel, channels, to, pitch)
     for c in range(channels):
         memset(to + (c * pitch + block.plane) * 2, 0, (pitch - block.plane) * 2)
 
@@ -506,9 +505,9 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
             count = min(<int64_t>AMX_SIDE, cis - s * AMX_SIDE)
             pack_amx_input(plan, size_in, &block, &tile, group * plan.cin + ci_from + s * AMX_SIDE, count, x_pitch, x)
             nonfinite = kernels.amx.replace_nonfinite(x, count * x_pitch)
-            kernels.amx.of_pixels(x, x_pitch * 2, panel, AMX_SIDE * 4, x_pixels, count)
+            kernels.pairs.of_pixels[0](x, x_pitch * 2, panel, AMX_SIDE * 4, x_pixels, count)
             if odd:
-                kernels.amx.of_pixels(x + 2, x_pitch * 2, panel + amx_panel_bytes(cut), AMX_SIDE * 4, x_pixels - 2, count)
+                kernels.pairs.of_pixels[0](x + 2, x_pitch * 2, panel + amx_panel_bytes(cut), AMX_SIDE * 4, x_pixels - 2, count)
             co = 0
             while co < cos:
                 for tap in range(plan.taps):

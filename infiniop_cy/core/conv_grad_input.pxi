@@ -272,10 +272,9 @@ cdef void grad_input_across(const ConvPlan *plan, int64_t group, int64_t phase_n
         count = min(cut.channels, plan.cout - co)
         steps.length = pieces(count, 2) if cut.pairs else count
         if phase.tap_count and cut.pairs:
-            pack_pair_planes(plan, g, plan.size_out, &block, group * plan.cout + co, count, b, plane,
-                             kernels.pairs.of_planes, stage)
+            pack_pair_planes(g, plan.size_out, &block, group * plan.cout + co, count, b, plane, True, stage)
         elif phase.tap_count:
-            pack_planes(plan.load, item, g, plan.size_out, &block, group * plan.cout + co, count, b, plane)
+            pack_planes(plan.dtype, plan.compute, g, plan.size_out, &block, group * plan.cout + co, count, b, plane)
         tap = 0
         while tap < phase.tap_count:
             steps.segments = min(cut.taps, phase.tap_count - tap)

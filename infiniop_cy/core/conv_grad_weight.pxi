@@ -109,7 +109,7 @@ cdef int64_t pack_input(const ConvPlan *plan, const int64_t *size, int64_t group
                 block.first[2] += sample_step(plan, 2)
         else:
             plane = box_size(&block)
-            pack_planes(plan.load, plan.item, x, size, &block, group * plan.cin + ci_from, ci_to - ci_from + 1, to, plane)
+            pack_planes(plan.dtype, plan.compute, x, size, &block, group * plan.cin + ci_from, ci_to - ci_from + 1, to, plane)
         if pairs or block.extent[1] != tile.extent[1] or block.extent[2] != tile.extent[2] or (
                 tile.extent[0] > 1 and block.extent[0] != tile.extent[0]):  # else the pixels are one line
             steps.segments, steps.length, steps.a_step = 0, tile.extent[2], step[2]
@@ -137,7 +137,7 @@ cdef int64_t pack_input(const ConvPlan *plan, const int64_t *size, int64_t group
             for d in range(3):
                 block.step[d] = plan.stride[d]
                 block.first[d] = tile.first[d] * plan.stride[d] + k[d] * plan.dilation[d] - plan.before[d]
-            pack_planes(plan.load, plan.item, x, plan.size_in, &block, group * plan.cin + (row_from + i) // plan.taps, 1,
+            pack_planes(plan.dtype, plan.compute, x, plan.size_in, &block, group * plan.cin + (row_from + i) // plan.taps, 1,
                         to + i * pixels * plan.item, pixels)
     repeat_last(row, rows)
     return plane * (ci_to - ci_from + 1)
@@ -239,7 +239,7 @@ cdef void pack_phases(const ConvPlan *plan, int64_t group, int64_t row_from, int
         for d in range(2, -1, -1):
             phase.first[d] = tile.first[d] * plan.stride[d] - plan.before[d] + rest % step[d] * sample_step(plan, d)
             rest //= step[d]
-        pack_planes(plan.load, plan.item, x, plan.size_in, &phase, group * plan.cin + ci_from, ci_to - ci_from + 1, to + r * plane * plan.item,
+        pack_planes(plan.dtype, plan.compute, x, plan.size_in, &phase, group * plan.cin + ci_from, ci_to - ci_from + 1, to + r * plane * plan.item,
                     phases * plane)
     for i in range(rows):
         tap = (row_from + i) % plan.taps
@@ -276,7 +276,7 @@ cdef void grad_weight_across(const ConvPlan *plan, int64_t group, int64_t row_fr
     while plan.pixels_out and nth_tile(cut, plan.batch, plan.size_out, number, &tile):
         pixels = box_size(&tile)
         pack_phases(plan, group, row_from, rows, &tile, row, &block, a)
-        pack_planes(plan.load, plan.item, g, plan.size_out, &tile, group * plan.cout, plan.cout, b, pixels)
+        pack_planes(plan.dtype, plan.compute, g, plan.size_out, &tile, group * plan.cout, plan.cout, b, pixels)
         lines, length, line = tile.extent[1], tile.extent[2], block.extent[2]
         plane = block.extent[1] * block.extent[2]
         if line == length:

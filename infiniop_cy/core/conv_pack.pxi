@@ -63,66 +63,117 @@ cdef RowPart row_part(const ConvView *view, const int64_t *size, int64_t row_siz
     return part
 
 
-cdef void pack_planes(ConvertKernel load, int64_t item, const ConvView *view, const int64_t *size, const Box *whole,
+# The rows of a box that lie in the tensor, in any of its planes: [top, top + rows), each as RowPart says.
+ctypedef struct RowsPart:
+    int64_t top, rows, skip, inside
+    int64_t at         # bytes from the plane's start to the first of these rows
+
+
+cdef RowsPart rows_part(const ConvView *view, const int64_t *size, int64_t row_size, const Box *box) noexcept nogil:
+    cdef RowsPart part
+    cdef int64_t y = box.first[1], x = box.first[2], step = box.step[2]
+    part.top = min(box.extent[1], pieces(-y, box.step[1])) if y < 0 else 0
+    part.rows = max(<int64_t>0, min(box.extent[1], (size[1] - 1 - y) // box.step[1] + 1 if y < size[1] else 0) - part.top)
+    part.skip = min(box.extent[2], pieces(-x, step)) if x < 0 else 0
+    part.inside = max(<int64_t>0, min(box.extent[2], (row_size - 1 - x) // step + 1 if x < row_size else 0) - part.skip)
+    if not part.inside:
+        part.rows = 0
+    part.at = (y + part.top * box.step[1]) * view.space[1] + (x + part.skip * step) * view.space[2]
+    return part
+
+
+cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const int64_t *size, const Box *whole,
                       int64_t channel, int64_t channels, char *to, int64_t plane) noexcept nogil:
-    """As [channel][position], channels `plane` elements apart; load: to elements of `item` bytes."""
+    """As [channel][position] of to_dtype, channels `plane` elements apart."""
     cdef Box box = whole[0]
-    cdef int64_t row_size, c, n, d, h, step
-    cdef RowPart part
+    cdef ConvertKernel load = kernels.convert[from_dtype][to_dtype]
+    cdef int64_t row_size, c, n, d, h, z, item = itemsize_of(to_dtype), step, width, next, below
+    cdef RowsPart part
     cdef char *first = to
+    cdef char *source
     merge_rows(view, size, &box, &row_size)
-    step = box.step[2] * view.space[2]
+    step, next, width = box.step[2] * view.space[2], box.step[1] * view.space[1], box.extent[2] * item
+    part = rows_part(view, size, row_size, &box)
+    below = box.extent[1] - part.top - part.rows
     for c in range(channels):
         to = first + c * plane * item
         for n in range(box.samples):
             for d in range(box.extent[0]):
-                for h in range(box.extent[1]):
-                    part = row_part(view, size, row_size, &box, n, d, h)
-                    if part.skip:
+                z = box.first[0] + d * box.step[0]
+                if part.rows == 0 or z < 0 or z >= size[0]:
+                    memset(to, 0, box.extent[1] * width)
+                    to += box.extent[1] * width
+                    continue
+                source = view.data + (box.n + n) * view.n + (channel + c) * view.channel + z * view.space[0] + part.at
+                memset(to, 0, part.top * width)
+                to += part.top * width
+                if from_dtype == to_dtype and step == item:
+                    kernels.pad_rows(source, next, to, width, part.rows, part.skip * item, part.inside * item, width)
+                    to += part.rows * width
+                else:
+                    for h in range(part.rows):
                         memset(to, 0, part.skip * item)
-                    if part.inside:
-                        load(part.source + (channel + c) * view.channel, step, to + part.skip * item, item, part.inside)
-                    if part.skip + part.inside < box.extent[2]:
-                        memset(to + (part.skip + part.inside) * item, 0,
-                               (box.extent[2] - part.skip - part.inside) * item)
-                    to += box.extent[2] * item
+                        load(source + h * next, step, to + part.skip * item, item, part.inside)
+                        memset(to + (part.skip + part.inside) * item, 0, width - (part.skip + part.inside) * item)
+                        to += width
+                memset(to, 0, below * width)
+                to += below * width
 
 
-cdef void pack_pair_planes(const ConvPlan *plan, const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
-                           int64_t channels, char *to, int64_t plane, ZipKernel zip, char *stage) noexcept nogil:
-    """bfloat16 as [pair of channels][position], pairs of channels `plane` pairs apart, joined by `zip`."""
+cdef void pack_pair_planes(const ConvView *view, const int64_t *size, const Box *whole, int64_t channel, int64_t channels,
+                           char *to, int64_t plane, bint swapped, char *stage) noexcept nogil:
+    """bfloat16 as [pair of channels][position], pairs of channels `plane` pairs apart; swapped: the earlier channel in the
+    upper half."""
     cdef Box box = whole[0]
-    cdef int64_t row_size, c, n, d, h, i, count, step
-    cdef RowPart part
+    cdef int64_t row_size, c, n, d, h, z, i, count, step, next, width, below
+    cdef RowsPart part
     cdef char *at
-    cdef char *second
+    cdef char *pair[2]
     merge_rows(view, size, &box, &row_size)
-    step = box.step[2] * view.space[2]
+    step, next, width = box.step[2] * view.space[2], box.step[1] * view.space[1], box.extent[2] * 4
+    part = rows_part(view, size, row_size, &box)
+    below = box.extent[1] - part.top - part.rows
     c = 0
     while c < channels:
         at = to + c // 2 * plane * 4
         for n in range(box.samples):
             for d in range(box.extent[0]):
-                for h in range(box.extent[1]):
-                    part = row_part(view, size, row_size, &box, n, d, h)
-                    memset(at, 0, part.skip * 4)
-                    memset(at + (part.skip + part.inside) * 4, 0, (box.extent[2] - part.skip - part.inside) * 4)
-                    part.source += (channel + c) * view.channel
-                    second = part.source + view.channel if c + 1 < channels else NULL
-                    i = 0
-                    while i < part.inside:
-                        count = part.inside if step == 2 else min(<int64_t>CONV_STAGE, part.inside - i)
-                        if step == 2:
-                            zip(part.source, second, at + part.skip * 4, count)
-                        else:
-                            kernels.convert[DTYPE_BF16][DTYPE_BF16](part.source + i * step, step, stage, 2, count)
-                            if second != NULL:
-                                kernels.convert[DTYPE_BF16][DTYPE_BF16](second + i * step, step, stage + CONV_STAGE * 2, 2, count)
-                            zip(stage, stage + CONV_STAGE * 2 if second != NULL else NULL,
-                                at + (part.skip + i) * 4, count)
-                        i += count
-                    at += box.extent[2] * 4
+                z = box.first[0] + d * box.step[0]
+                if part.rows == 0 or z < 0 or z >= size[0]:
+                    memset(at, 0, box.extent[1] * width)
+                    at += box.extent[1] * width
+                    continue
+                pair[swapped] = view.data + (box.n + n) * view.n + (channel + c) * view.channel + z * view.space[0] + part.at
+                pair[not swapped] = pair[swapped] + view.channel if c + 1 < channels else NULL
+                memset(at, 0, part.top * width)
+                at += part.top * width
+                if step == 2:
+                    kernels.pairs.of_planes(pair[0], pair[1], next, at, width, part.rows, part.skip, part.inside, box.extent[2])
+                    at += part.rows * width
+                else:
+                    for h in range(part.rows):
+                        memset(at, 0, part.skip * 4)
+                        i = 0
+                        while i < part.inside:
+                            count = min(<int64_t>CONV_STAGE, part.inside - i)
+                            stage_pair(pair, h * next + i * step, step, count, stage)
+                            kernels.pairs.of_planes(stage, stage + CONV_STAGE * 2, 0, at + (part.skip + i) * 4, 0, 1, 0, count, count)
+                            i += count
+                        memset(at + (part.skip + part.inside) * 4, 0, width - (part.skip + part.inside) * 4)
+                        at += width
+                memset(at, 0, below * width)
+                at += below * width
         c += 2
+
+
+cdef void stage_pair(char **pair, int64_t at, int64_t step, int64_t count, char *stage) noexcept nogil:
+    """Some pixels of two channels, CONV_STAGE apart; zeros for one that is NULL."""
+    cdef int i
+    for i in range(2):
+        if pair[i] != NULL:
+            kernels.convert[DTYPE_BF16][DTYPE_BF16](pair[i] + at, step, stage + i * CONV_STAGE * 2, 2, count)
+        else:
+            memset(stage + i * CONV_STAGE * 2, 0, count * 2)
 
 
 cdef void gather(ConvertKernel load, const char *source, int64_t step, int64_t channel, int64_t count, int64_t channels,
@@ -262,7 +313,7 @@ cdef void pack_pixel_pairs(const ConvPlan *plan, const ConvView *view, const int
             for h in range(box.extent[1]):
                 source = row_part(view, size, row_size, &box, n, d, h).source + channel * view.channel
                 if step == 2:
-                    kernels.pairs.of_pixels(source, view.channel, to, columns * 4, box.extent[2], channels)
+                    kernels.pairs.of_pixels[1](source, view.channel, to, columns * 4, box.extent[2], channels)
                 first = 0 if step != 2 else box.extent[2]
                 while first < box.extent[2]:
                     count = min(<int64_t>CONV_STAGE, box.extent[2] - first)
@@ -271,7 +322,7 @@ cdef void pack_pixel_pairs(const ConvPlan *plan, const ConvView *view, const int
                         many = min(<int64_t>16, channels - c)
                         gather(kernels.convert[DTYPE_BF16][DTYPE_BF16], source + c * view.channel + first * step, step,
                                view.channel, count, many, stage, 2)
-                        kernels.pairs.of_pixels(stage, CONV_STAGE_LINE * 2, to + (first // 2 * columns + c) * 4, columns * 4,
+                        kernels.pairs.of_pixels[1](stage, CONV_STAGE_LINE * 2, to + (first // 2 * columns + c) * 4, columns * 4,
                                                 count, many)
                         c += 16
                     first += CONV_STAGE

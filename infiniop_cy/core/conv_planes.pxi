@@ -151,7 +151,7 @@ cdef void load_plane(const ConvPlan *plan, const ConvView *view, const int64_t *
     box.n, box.samples = n, 1
     for d in range(3):
         box.first[d], box.step[d], box.extent[d] = first[d], step[d], plan.size_out[d]
-    pack_planes(plan.load, plan.item, view, size, &box, channel, 1, to, 0)
+    pack_planes(plan.dtype, plan.compute, view, size, &box, channel, 1, to, 0)
     memset(to + plan.pixels_out * plan.item, 0, (plane_elements(plan) - plan.pixels_out) * plan.item)
 
 

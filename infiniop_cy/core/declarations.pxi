@@ -34,14 +34,13 @@ cdef extern from "../kernels/table.h" nogil:
         int rows
         int vectors
         GemmKernel kernel
-    ctypedef void (*ZipKernel)(const char *, const char *, char *, int64_t) noexcept nogil
     ctypedef struct BFloat16Pairs:
         GemmTile wide[5]
         GemmTile flat
         GemmTile line
-        ZipKernel of_planes
+        void (*of_planes)(const char *, const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t) noexcept nogil
         void (*of_channels)(const char *, int64_t, char *, const int64_t *, int64_t, int64_t) noexcept nogil
-        void (*of_pixels)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
+        void (**of_pixels)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef struct GemmTiles:
         int lanes
         int most
@@ -64,8 +63,6 @@ cdef extern from "../kernels/table.h" nogil:
         AMX_SIDE, AMX_STEPS
     ctypedef struct AmxKernels:
         void (*multiply)(const AmxSteps *, const void *, int64_t, const void *, int64_t, void *, int64_t, int) noexcept nogil
-        ZipKernel of_planes
-        void (*of_pixels)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
         int (*replace_nonfinite)(char *, int64_t) noexcept nogil
     ctypedef struct KernelTable:
         const char *isa
@@ -76,6 +73,7 @@ cdef extern from "../kernels/table.h" nogil:
         ConvertKernel (*convert)[20]
         TransposeKernel *transpose
         TransposeToKernel *transpose_to
+        void (*pad_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t) noexcept nogil
         GemmTiles *gemm
         BFloat16Pairs pairs
         AmxKernels amx

@@ -93,19 +93,6 @@ INFINIOP_INLINE void store_pixels(char *to, __m512i v, int64_t count) {
     else _mm512_mask_storeu_epi16(to, __mmask32((1u << count) - 1), v);
 }
 
-inline void zip_planes(const char *even, const char *odd, char *to, int64_t pixels) {
-    alignas(64) uint16_t order[32];
-    for (int i = 0; i < 32; i++) order[i] = uint16_t(i / 2 + i % 2 * 32);
-    const __m512i low = _mm512_load_si512(order), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-    for (int64_t i = 0; i < pixels; i += 32) {
-        const int64_t left = pixels - i;
-        const __m512i a = load_pixels(even + 2 * i, left);
-        const __m512i b = odd ? load_pixels(odd + 2 * i, left) : _mm512_setzero_si512();
-        store_pixels(to + 4 * i, _mm512_permutex2var_epi16(a, low, b), 2 * left);
-        if (left > 16) store_pixels(to + 4 * i + 64, _mm512_permutex2var_epi16(a, high, b), 2 * left - 32);
-    }
-}
-
 inline int replace_nonfinite(char *values, int64_t n) {
     const __m512i exponent = _mm512_set1_epi16(0x7F80), sign = _mm512_set1_epi16(int16_t(0x8000));
     const __m512i tiny = _mm512_set1_epi16(0x0D80);  // 2^-100
@@ -121,7 +108,7 @@ inline int replace_nonfinite(char *values, int64_t n) {
     return found;
 }
 
-constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, zip_planes, pixel_pairs<false>, replace_nonfinite}; }
+constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, replace_nonfinite}; }
 #else
 constexpr void fill_amx(KernelTable &) {}
 #endif

@@ -54,12 +54,22 @@ INFINIOP_INLINE __m512i widen_pixels(const char *from, int pixels) {
     return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(__mmask16((1u << pixels) - 1), from));
 }
 
-inline void plane_pairs(const char *first, const char *second, char *to, int64_t pixels) {
-    for (int64_t i = 0; i < pixels; i += 16) {
-        const int here = pixels - i < 16 ? int(pixels - i) : 16;
-        __m512i pair = _mm512_slli_epi32(widen_pixels(first + 2 * i, here), 16);
-        if (second) pair = _mm512_or_si512(pair, widen_pixels(second + 2 * i, here));
-        store_some(to + 4 * i, (transpose_u32)pair, here);
+inline void zip_rows(const char *low, const char *high, int64_t from_row, char *to, int64_t to_row, int64_t rows,
+                     int64_t before, int64_t pixels, int64_t width) {
+    alignas(64) uint16_t order[32];
+    for (int i = 0; i < 32; i++) order[i] = uint16_t(i / 2 + i % 2 * 32);
+    const __m512i first = _mm512_load_si512(order), second = _mm512_add_epi16(first, _mm512_set1_epi16(16));
+    for (int64_t at = 0; at < width; at += 32) {
+        const __mmask32 inside = __mmask32(bits_between(before - at, before + pixels - at));
+        const __mmask32 from_low = low ? inside : 0, from_high = high ? inside : 0, all = __mmask32(bits_between(0, width - at));
+        const char *a = (low ? low : high) + 2 * (at - before), *b = (high ? high : low) + 2 * (at - before);
+        for (int64_t r = 0; r < rows; r++) {
+            const __m512i x = _mm512_maskz_loadu_epi16(from_low, a + r * from_row);
+            const __m512i y = _mm512_maskz_loadu_epi16(from_high, b + r * from_row);
+            char *out = to + r * to_row + 4 * at;
+            _mm512_mask_storeu_epi32(out, __mmask16(all), _mm512_permutex2var_epi16(x, first, y));
+            _mm512_mask_storeu_epi32(out + 64, __mmask16(all >> 16), _mm512_permutex2var_epi16(x, second, y));
+        }
     }
 }
 
@@ -115,7 +125,7 @@ void pixel_pairs(const char *from, int64_t column, char *to, int64_t row, int64_
 constexpr void fill_pairs(KernelTable &table) {
     table.pairs = {{{}, {8, 1, gemm_pairs<8, 1>}, {8, 2, gemm_pairs<8, 2>}, {8, 3, gemm_pairs<8, 3>},
                     {6, 4, gemm_pairs<6, 4>}}, {4, 6, gemm_pairs<4, 6>}, {1, 8, gemm_pairs<1, 8>},
-                   plane_pairs, channel_pairs, pixel_pairs<true>};
+                   zip_rows, channel_pairs, {pixel_pairs<false>, pixel_pairs<true>}};
 }
 #else
 constexpr void fill_pairs(KernelTable &) {}

@@ -37,6 +37,11 @@ typedef void (*TransposeKernel)(const char *from, int64_t column, char *to, int6
 typedef void (*TransposeToKernel)(const char *from, int64_t column, char *to, const int64_t *place, int64_t rows,
                                   int64_t columns);
 
+// Copies of `rows` rows of `bytes` between zeros, `before` of them, up to `width` in all; rows are from_row and to_row
+// bytes apart.
+typedef void (*PadKernel)(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t before,
+                          int64_t bytes, int64_t width);
+
 // What a matrix micro-kernel sums over: `segments` stretches of `length` steps. Stretch s starts at a + a_segment[s] and
 // b + b_segment[s]; a step further is a_step and b_step further. All count elements.
 struct GemmSteps {
@@ -65,20 +70,21 @@ struct GemmTiles {
     struct GemmTile flat, line;       // few rows by many vectors, one row by more
 };
 
-// Pairs of bfloat16 channels, pixel by pixel: to[i] from even[i] and odd[i], or a zero if odd is null.
-typedef void (*ZipKernel)(const char *even, const char *odd, char *to, int64_t pixels);
-
 // Pairs of bfloat16 as the two products of one instruction, which takes the upper half first: the earlier step lies there.
 // Null where the instruction set has none; to be called where infiniop_bfloat16_pairs.
 struct BFloat16Pairs {
     // As GemmTile's, each step of `length` two: a, row, a_segment and a_step count bfloat16, b counts pairs.
     struct GemmTile wide[GEMM_VECTORS + 1], flat, line;
-    ZipKernel of_planes;
+    // Pairs of channels, pixel by pixel, in `rows` rows of `pixels` between zeros, `before` of them, up to `width` pairs.
+    // A channel that is null counts as zeros. Rows are from_row and to_row bytes apart.
+    void (*of_planes)(const char *low, const char *high, int64_t from_row, char *to, int64_t to_row, int64_t rows,
+                      int64_t before, int64_t pixels, int64_t width);
     // Pairs of channels: pair c of pixel r at to + place[r] + 4 * c; pixels are contiguous, channels `column` bytes apart,
     // after the last one comes a zero.
     void (*of_channels)(const char *from, int64_t column, char *to, const int64_t *place, int64_t pixels, int64_t channels);
-    // Pairs of pixels: pair r of channel c at to + r * row + 4 * c; after an odd last pixel comes a zero.
-    void (*of_pixels)(const char *from, int64_t column, char *to, int64_t row, int64_t pixels, int64_t channels);
+    // Pairs of pixels: pair r of channel c at to + r * row + 4 * c; after an odd last pixel comes a zero. [1]: the earlier
+    // pixel in the upper half.
+    void (*of_pixels[2])(const char *from, int64_t column, char *to, int64_t row, int64_t pixels, int64_t channels);
 };
 
 // What an AMX product sums over, in bytes: `segments` stretches of `length` times 32 steps, a stretch beginning at
@@ -97,9 +103,6 @@ struct AmxKernels {
     // c = a b, or c += a b (chain), for at most AMX_SIDE rows and columns; b and c go on to whole vectors of columns.
     void (*multiply)(const struct AmxSteps *, const void *a, int64_t rows, const void *b, int64_t columns, void *c,
                      int64_t c_row, int chain);
-    ZipKernel of_planes;  // the even channel in the lower half
-    // As BFloat16Pairs.of_pixels, with the earlier pixel in the lower half.
-    void (*of_pixels)(const char *from, int64_t column, char *to, int64_t row, int64_t pixels, int64_t channels);
     // inf and NaN become 2^-100 of their sign; whether there were any.
     int (*replace_nonfinite)(char *values, int64_t n);
 };
@@ -132,6 +135,7 @@ struct KernelTable {
     ConvertKernel convert[DTYPE_COUNT][DTYPE_COUNT];              // [from][to]
     TransposeKernel transpose[DTYPE_COUNT];                       // F16, BF16, F32, F64
     TransposeToKernel transpose_to[DTYPE_COUNT];                  // BF16, F32, F64
+    PadKernel pad_rows;
     GemmTiles gemm[DTYPE_COUNT];                                  // F32, F64
     BFloat16Pairs pairs;
     AmxKernels amx;

@@ -40,6 +40,15 @@ template <int n, class V> INFINIOP_INLINE void transpose_square(V *rows) {
     }
 }
 
+#if defined(__AVX512F__)
+// Bits [first, last) of 64, as far as there are such.
+INFINIOP_INLINE uint64_t bits_between(int64_t first, int64_t last) {
+    if (first < 0) first = 0;
+    if (last > 64) last = 64;
+    return last <= first ? 0 : ~uint64_t(0) >> (64 - (last - first)) << first;
+}
+#endif
+
 // The first n elements of a vector, 0 <= n < its lanes; the others are zeros.
 template <class V> INFINIOP_INLINE V load_some(const char *p, int n) {
 #if defined(__AVX512F__)
@@ -137,6 +146,24 @@ void transpose_to(const char *from, int64_t column, char *to, const int64_t *pla
     transpose_rows<T, B>(from, column, to, [place](int64_t r) { return place[r]; }, rows, columns);
 }
 
+// Rows of bytes between zeros; by columns of whole vectors, whose masks are the same in every row.
+inline void pad_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t before, int64_t bytes,
+                     int64_t width) {
+#if defined(__AVX512F__)
+    for (int64_t at = 0; at < width; at += 64) {
+        const __mmask64 inside = bits_between(before - at, before + bytes - at), all = bits_between(0, width - at);
+        for (int64_t r = 0; r < rows; r++)
+            _mm512_mask_storeu_epi8(to + r * to_row + at, all, _mm512_maskz_loadu_epi8(inside, from + r * from_row + at - before));
+    }
+#else
+    for (int64_t r = 0; r < rows; r++, to += to_row, from += from_row) {
+        __builtin_memset(to, 0, size_t(before));
+        __builtin_memcpy(to + before, from, size_t(bytes));
+        __builtin_memset(to + before + bytes, 0, size_t(width - before - bytes));
+    }
+#endif
+}
+
 constexpr void fill_transpose(KernelTable &table) {
     table.transpose[DTYPE_F16] = transpose<uint16_t, uint16_t>;
     table.transpose[DTYPE_BF16] = transpose<uint16_t, uint16_t>;
@@ -145,6 +172,7 @@ constexpr void fill_transpose(KernelTable &table) {
     table.transpose_to[DTYPE_BF16] = transpose_to<uint16_t, uint16_t>;
     table.transpose_to[DTYPE_F32] = transpose_to<uint32_t, transpose_u32>;
     table.transpose_to[DTYPE_F64] = transpose_to<uint64_t, transpose_u64>;
+    table.pad_rows = pad_rows;
 }
 
 }  // namespace
