@@ -23,10 +23,11 @@ include "conv_pack.pxi"     # blocks of pixels, packed for the micro-kernel
 include "conv_multiply.pxi" # register tiles over those blocks
 include "conv_weights.pxi"  # phases of the stride, weights packed by them
 include "conv_grad_input.pxi"
+include "conv_grad_bias.pxi"
 include "conv_grad_weight.pxi"
 include "conv_amx.pxi"      # both, for bfloat16 on CPUs with AMX
 include "conv_planes.pxi"   # both, one channel at a time
-include "conv_run.pxi"      # grad_bias, and all three gradients
+include "conv_run.pxi"      # all three gradients
 include "cuda_conv.pxi"     # the same on a GPU
 include "cuda_modules.pxi"  # kernels on a GPU, built and loaded
 include "capi.pxi"          # the infiniop C functions

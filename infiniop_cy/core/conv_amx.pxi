@@ -15,6 +15,8 @@ cdef enum:
     AMX_INPUT_CHANNELS = 512     # ci of a task
     AMX_WEIGHT_CHANNELS = 256    # co of a task
     AMX_WEIGHT_BYTES = 5 << 17   # of its sums
+    AMX_WEIGHT_PIXELS = 2048     # of a tile, with samples together
+    AMX_OUTPUT_BYTES = 1 << 19   # of grad_weight's block of grad_output
     AMX_CELL = 1024              # bytes of 16 rows of a by 32 steps
 
 
@@ -318,7 +320,8 @@ cdef bint cut_amx_weight(ConvPlan *plan) noexcept nogil:
     cdef int d
     if not suits_amx(plan):
         return False
-    cut_pixels(plan.size_out, plan.batch if plan.pixels_out < CONV_SHORT_IMAGE else 1, CONV_WEIGHT_DEPTH, cut)
+    cut.rows = min(plan.cout, <int64_t>AMX_WEIGHT_CHANNELS)
+    cut_pixels(plan.size_out, plan.batch, min(<int64_t>AMX_WEIGHT_PIXELS, AMX_OUTPUT_BYTES // (2 * cut.rows)), cut)
     for d in range(3):  # overflow is looked for along the way
         step[d] = plan.stride[d] // sample_step(plan, d)
         span[d] = (plan.kernel[d] - 1) * (plan.dilation[d] // sample_step(plan, d)) + step[d] if plan.kernel[d] > 1 else 1
@@ -331,7 +334,6 @@ cdef bint cut_amx_weight(ConvPlan *plan) noexcept nogil:
         return False
     cut.columns = AMX_SIDE
     cut.slivers = pieces(plan.cin, AMX_SIDE)
-    cut.rows = min(plan.cout, <int64_t>AMX_WEIGHT_CHANNELS)
     cut.task_slivers = max(<int64_t>1, min(cut.slivers, AMX_WEIGHT_BYTES // (cut.rows * plan.taps * AMX_SIDE * 4)))
     while cut.rows > AMX_SIDE and cut.rows * plan.taps * AMX_SIDE * 4 > 2 * AMX_WEIGHT_BYTES:
         cut.rows = round_up(pieces(cut.rows, 2), AMX_SIDE)
@@ -341,7 +343,7 @@ cdef bint cut_amx_weight(ConvPlan *plan) noexcept nogil:
         cut.rows = round_up(pieces(cut.rows, 2), AMX_SIDE)
     cut.amx = cut.shifted = True
     cut.bytes = amx_input_pitch(cut) * AMX_SIDE * 2 + 2 * amx_panel_bytes(cut) + cut.rows * amx_output_pitch(cut) * 2 \
-        + cut.rows * plan.taps * cut.task_slivers * AMX_SIDE * 4 + 2 * table_bytes(plan.taps) + stage_bytes(plan) \
+        + cut.rows * plan.taps * cut.task_slivers * AMX_SIDE * 4 + 2 * table_bytes(plan.taps) + bias_bytes(cut.rows) \
         + round_up(plan.taps * AMX_SIDE * 4, CONV_ALIGN)
     return True
 
@@ -461,12 +463,13 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
     cdef int64_t x_pixels = cut.phases * cut.positions + AMX_STEPS, x_pitch = amx_input_pitch(cut), g_pitch = amx_output_pitch(cut), number = 0, s, count, tap, co, shift, c
     cdef int64_t size_in[3]
     cdef int64_t zero = 0
-    cdef bint line = rows_in_line(plan), odd, nonfinite
+    cdef bint line = rows_in_line(plan), odd, nonfinite, with_bias = sliver_from == 0 and bias_on_the_way(plan)
     cdef char *x = take(&scratch, x_pitch * AMX_SIDE * 2)
     cdef char *panel = take(&scratch, 2 * amx_panel_bytes(cut))
     cdef char *g = take(&scratch, cut.rows * g_pitch * 2)
     cdef char *sums = take(&scratch, cut.rows * plan.taps * cut.task_slivers * AMX_SIDE * 4)
     cdef int64_t *start = <int64_t *>take(&scratch, table_bytes(plan.taps))
+    cdef double *bias = <double *>take(&scratch, bias_bytes(cut.rows))
     cdef char *out_line = take(&scratch, round_up(plan.taps * AMX_SIDE * 4, CONV_ALIGN))
     cdef Box tile, whole, next
     cdef AmxBlock block
@@ -484,6 +487,8 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
     memset(sums, 0, cos * plan.taps * columns * 4)
     if plan.accumulate:
         amx_weight_elements(plan, group * plan.cout + row_from, cos, ci_from, cis, sums, columns, out_line, True)
+    if with_bias:
+        start_bias(plan, group * plan.cout + row_from, cos, bias)
     while plan.pixels_out and nth_tile(cut, plan.batch, plan.size_out, number, &whole):
         tile = whole
         if line:
@@ -497,6 +502,8 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
             start[tap] = shift // 2 * AMX_SIDE * 4 + shift % 2 * amx_panel_bytes(cut)
             odd |= shift % 2
         pack_amx_output(plan, &block, &tile, group * plan.cout + row_from, cos, g_pitch, g)
+        if with_bias:
+            add_bias(plan, &whole, group * plan.cout + row_from, cos, bias)
         ahead.channels = 0
         if nth_tile(cut, plan.batch, plan.size_out, number + 1, &next):
             look_ahead(plan, &plan.view[CONV_GRAD_OUTPUT], plan.size_out, &next, group * plan.cout + row_from, cos,
@@ -521,6 +528,8 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
                                         sums + (s * AMX_SIDE + c) * 4, columns)
         number += 1
     amx_weight_elements(plan, group * plan.cout + row_from, cos, ci_from, cis, sums, columns, out_line, False)
+    if with_bias:
+        save_bias(plan, group * plan.cout + row_from, cos, bias)
     leave_float_state(float_state)
 
 

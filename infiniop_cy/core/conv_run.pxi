@@ -1,49 +1,5 @@
-# grad_bias, and all three gradients. Tasks are tiles of an output: no two write the same element, every element is summed
+# All three gradients. Tasks are tiles of an output: no two write the same element, every element is summed
 # in an order that depends on the geometry alone, and each is rounded to storage once.
-
-cdef enum:
-    CONV_BIAS_DEPTH = 256  # pixels added by one tree
-
-
-cdef void grad_bias_channel(const ConvPlan *plan, int64_t channel, char *scratch) noexcept nogil:
-    """One channel: panels of CONV_BIAS_DEPTH pixels by the fixed tree of SumKernel, added in order, restarting per sample."""
-    cdef const ConvView *g = &plan.view[CONV_GRAD_OUTPUT]
-    cdef char *element = plan.view[CONV_GRAD_BIAS].data + channel * plan.view[CONV_GRAD_BIAS].n
-    cdef int64_t n, first, depth, i, row, x, count
-    cdef double total = 0
-    cdef uint64_t float_state = enter_float_state()
-    if plan.accumulate:
-        total = load_one(plan, element)
-    for n in range(plan.batch):
-        first = 0
-        while first < plan.pixels_out:
-            depth = min(<int64_t>CONV_BIAS_DEPTH, plan.pixels_out - first)
-            i = 0
-            while i < depth:
-                row, x = (first + i) // plan.size_out[2], (first + i) % plan.size_out[2]
-                count = min(depth - i, plan.size_out[2] - x)
-                plan.load(g.data + n * g.n + channel * g.channel + row // plan.size_out[1] * g.space[0]
-                          + row % plan.size_out[1] * g.space[1] + x * g.space[2], g.space[2], scratch + i * plan.item,
-                          plan.item, count)
-                i += count
-            total += kernels.sum[plan.compute](scratch, depth)
-            if plan.compute != DTYPE_F64:
-                total = <float>total
-            first += CONV_BIAS_DEPTH
-    save_one(plan, total, element)
-    leave_float_state(float_state)
-
-
-cdef void run_grad_bias(const ConvPlan *plan, char *workspace, int threads) noexcept nogil:
-    cdef char *scratch = workspace + plan.packed_bytes
-    cdef int64_t i
-    if threads == 1:
-        for i in range(plan.groups * plan.cout):
-            grad_bias_channel(plan, i, scratch)
-        return
-    for i in prange(plan.groups * plan.cout, schedule="static", num_threads=threads):
-        grad_bias_channel(plan, i, scratch + omp_get_thread_num() * plan.thread_bytes)
-
 
 cdef void run_conv(const ConvPlan *plan, char *workspace, int threads) noexcept nogil:
     """All gradients whose view has data; workspace: plan.workspace_bytes at any address."""
@@ -62,8 +18,8 @@ cdef void run_conv(const ConvPlan *plan, char *workspace, int threads) noexcept 
                 run_grad_weight_amx(plan, workspace, threads)
             else:
                 run_grad_weight(plan, workspace, threads)
-    if plan.view[CONV_GRAD_BIAS].data != NULL:
-        run_grad_bias(plan, workspace, threads)
+    if plan.view[CONV_GRAD_BIAS].data != NULL and not bias_on_the_way(plan):
+        run_grad_bias(plan, threads)
 
 
 cdef void conv_gradient_tensors(Tensor *tensors) noexcept nogil:

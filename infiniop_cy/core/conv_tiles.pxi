@@ -222,13 +222,13 @@ cdef void cut_grad_weight(ConvPlan *plan) noexcept nogil:
     if cut.across:
         cut.bytes = scratch_bytes(plan, cut.phases * cut.positions * (cut.rows // plan.taps + 2) + tiles.lanes) \
             + scratch_bytes(plan, cut.pixels * plan.cout + tiles.lanes) + scratch_bytes(plan, cut.rows * plan.cout) \
-            + table_bytes(cut.rows + DOT_ROWS)
+            + table_bytes(cut.rows + DOT_ROWS) + bias_bytes(plan.cout)
     else:
         cut.bytes = scratch_bytes(plan, cut.pixels * cut.rows if not cut.shifted
                                   else cut.positions * (cut.rows // plan.taps + 2)) \
             + scratch_bytes(plan, cut.pixels * cut.task_slivers * cut.columns) \
             + scratch_bytes(plan, (cut.rows + CONV_ROWS) * cut.task_slivers * cut.columns) \
-            + table_bytes(cut.rows + CONV_ROWS) + 3 * table_bytes(cut.pixels)
+            + table_bytes(cut.rows + CONV_ROWS) + 3 * table_bytes(cut.pixels) + bias_bytes(cut.task_slivers * cut.columns)
     cut.bytes += stage_bytes(plan)
 
 

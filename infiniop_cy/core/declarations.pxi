@@ -28,7 +28,7 @@ cdef extern from "../kernels/table.h" nogil:
     ctypedef void (*GemmKernel)(const GemmSteps *, const void *, const int64_t *, const void *, void *, int64_t, int) noexcept nogil
     ctypedef void (*StencilKernel)(int64_t, const void *, const int64_t *, const void *, int64_t, const uint16_t *, int64_t, void *, int) noexcept nogil
     ctypedef void (*StencilDotKernel)(int64_t, const void *, const void *, const int64_t *, int64_t, const uint16_t *, int64_t, void *) noexcept nogil
-    ctypedef double (*SumKernel)(const void *, int64_t) noexcept nogil
+    ctypedef double (*SumKernel)(const char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef bint (*AcceptsParameters)(const FormulaParameters *) noexcept nogil
     ctypedef struct GemmTile:
         int rows
@@ -80,7 +80,7 @@ cdef extern from "../kernels/table.h" nogil:
         DotKernel *dot
         StencilKernel *stencil
         StencilDotKernel *stencil_dot
-        SumKernel *sum
+        SumKernel *sum_rows
     const KernelTable *const kernels "infiniop_kernels"
     const char *const chosen_isa "infiniop_isa"
     const bint bfloat16_pairs "infiniop_bfloat16_pairs"

@@ -1,6 +1,6 @@
-// Sums of products for float and double: matrix micro-kernels of rows by vectors, dot products, and plain sums.
+// Sums of products for float and double: matrix micro-kernels of rows by vectors, dot products, and sums of rows.
 #pragma once
-#include "simd.h"
+#include "dtype.h"
 #include "table.h"
 
 namespace INFINIOP_ISA {
@@ -95,14 +95,25 @@ void dot(int64_t lines, int64_t length, const void *g_, int64_t g_line, const vo
     for (int64_t r = 0; r < row_count; r++) ((S *)sums)[r] += add_lanes(sum[r]);
 }
 
-// Sixteen partial sums whatever the vector width, then a fixed tree.
-template <class S> double sum(const void *values_, int64_t n) {
-    const S *values = (const S *)values_;
-    S part[16] = {};
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (int j = 0; j < 16; j++) part[j] += values[i + j];
-    for (int j = 0; i < n; i++, j++) part[j] += values[i];
+// Sixteen partial sums whatever the vector width, restarting at the first with every row, then a fixed tree.
+template <class T> double sum_rows(const char *from, int64_t step, int64_t row, int64_t rows, int64_t n) {
+    typedef compute_vector<T> V;
+    typedef scalar<V> S;
+    constexpr int count = lanes<V>::count, vectors = 16 / count;
+    V sum[vectors] = {};
+    for (int64_t r = 0; r < rows; r++, from += row)
+        for (int64_t i = 0; i < n; i += 16) {
+            alignas(64) T part[16] = {};
+            const T *values = part;
+            if (step == sizeof(T) && i + 16 <= n) values = (const T *)(from + i * step);
+            else if (step == sizeof(T)) __builtin_memcpy(part, from + i * step, size_t(n - i) * sizeof(T));
+            else
+                for (int j = 0; j < 16 && i + j < n; j++) __builtin_memcpy(part + j, from + (i + j) * step, sizeof(T));
+#pragma GCC unroll 16
+            for (int j = 0; j < vectors; j++) sum[j] += widen_vector(values + j * count);
+        }
+    S part[16];
+    for (int j = 0; j < vectors; j++) store(part + j * count, sum[j]);
     for (int width = 8; width; width /= 2)
         for (int j = 0; j < width; j++) part[j] += part[j + width];
     return part[0];
@@ -113,8 +124,10 @@ constexpr void fill_gemm(KernelTable &table) {
     table.gemm[DTYPE_F64] = gemm_tiles<f64v>();
     table.dot[DTYPE_F32] = dot<f32v>;
     table.dot[DTYPE_F64] = dot<f64v>;
-    table.sum[DTYPE_F32] = sum<float>;
-    table.sum[DTYPE_F64] = sum<double>;
+    table.sum_rows[DTYPE_F16] = sum_rows<float16>;
+    table.sum_rows[DTYPE_BF16] = sum_rows<bfloat16>;
+    table.sum_rows[DTYPE_F32] = sum_rows<float>;
+    table.sum_rows[DTYPE_F64] = sum_rows<double>;
 }
 
 }  // namespace

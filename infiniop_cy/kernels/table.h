@@ -123,8 +123,8 @@ typedef void (*StencilKernel)(int64_t vectors, const void *from, const int64_t *
 typedef void (*StencilDotKernel)(int64_t vectors, const void *g, const void *x, const int64_t *shift, int64_t taps,
                                  const uint16_t *bits, int64_t bits_row, void *sums);
 
-// The sum of n contiguous elements, in an order that depends on n alone.
-typedef double (*SumKernel)(const void *values, int64_t n);
+// The sum of rows of n elements, step and row bytes apart, in an order that depends on rows and n alone.
+typedef double (*SumKernel)(const char *from, int64_t step, int64_t row, int64_t rows, int64_t n);
 
 struct KernelTable {
     const char *isa;
@@ -142,7 +142,7 @@ struct KernelTable {
     DotKernel dot[DTYPE_COUNT];                                   // F32, F64
     StencilKernel stencil[DTYPE_COUNT];                           // F32, F64
     StencilDotKernel stencil_dot[DTYPE_COUNT];                    // F32, F64
-    SumKernel sum[DTYPE_COUNT];                                   // F32, F64
+    SumKernel sum_rows[DTYPE_COUNT];                              // F16, BF16, F32, F64
 };
 
 extern const struct KernelTable infiniop_kernels_generic;
