@@ -294,7 +294,8 @@ cdef void amx_block(const ConvPlan *plan, const int64_t *extent, int64_t samples
             block.box.extent[d] += (plan.kernel[d] - 1) * (plan.dilation[d] // sample_step(plan, d)) // block.step[d]
         if d == 2:
             block.box.extent[d] = round_up(block.box.extent[d], 2)
-        block.plane *= block.box.extent[d]
+        if mul_overflows(block.plane, block.box.extent[d], &block.plane):
+            block.plane = MAX_CHANNELS  # more than any limit
 
 
 cdef int64_t amx_tap(const ConvPlan *plan, const AmxBlock *block, int64_t tap) noexcept nogil:
@@ -315,22 +316,17 @@ cdef bint cut_amx_weight(ConvPlan *plan) noexcept nogil:
     """Whether grad_weight runs by AMX; its cut then."""
     cdef ConvCut *cut = &plan.for_weight
     cdef AmxBlock block
-    cdef int64_t step[3]
-    cdef int64_t span[3]
     cdef int d
     if not suits_amx(plan):
         return False
     cut.rows = min(plan.cout, <int64_t>AMX_WEIGHT_CHANNELS)
     cut_pixels(plan.size_out, plan.batch, min(<int64_t>AMX_WEIGHT_PIXELS, AMX_OUTPUT_BYTES // (2 * cut.rows)), cut)
-    for d in range(3):  # overflow is looked for along the way
-        step[d] = plan.stride[d] // sample_step(plan, d)
-        span[d] = (plan.kernel[d] - 1) * (plan.dilation[d] // sample_step(plan, d)) + step[d] if plan.kernel[d] > 1 else 1
-    if block_positions(cut, step, span, CONV_WEIGHT_POSITIONS) > CONV_WEIGHT_POSITIONS:
-        return False
     amx_block(plan, &cut.tile[1], cut.tile[0], &block)
+    if block.plane > CONV_WEIGHT_POSITIONS or max(block.step[0], max(block.step[1], block.step[2])) > CONV_DOT_STEP:
+        return False
     cut.phases = block.step[0] * block.step[1] * block.step[2]
     cut.positions = block.plane
-    if cut.phases * cut.positions > CONV_WEIGHT_POSITIONS or cut.phases > CONV_DOT_STEP:
+    if cut.phases * cut.positions > CONV_WEIGHT_POSITIONS:
         return False
     cut.columns = AMX_SIDE
     cut.slivers = pieces(plan.cin, AMX_SIDE)
@@ -463,13 +459,14 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
     cdef int64_t x_pixels = cut.phases * cut.positions + AMX_STEPS, x_pitch = amx_input_pitch(cut), g_pitch = amx_output_pitch(cut), number = 0, s, count, tap, co, shift, c
     cdef int64_t size_in[3]
     cdef int64_t zero = 0
-    cdef bint line = rows_in_line(plan), odd, nonfinite, with_bias = sliver_from == 0 and bias_on_the_way(plan)
+    cdef bint line = rows_in_line(plan), odd, nonfinite
     cdef char *x = take(&scratch, x_pitch * AMX_SIDE * 2)
     cdef char *panel = take(&scratch, 2 * amx_panel_bytes(cut))
     cdef char *g = take(&scratch, cut.rows * g_pitch * 2)
     cdef char *sums = take(&scratch, cut.rows * plan.taps * cut.task_slivers * AMX_SIDE * 4)
     cdef int64_t *start = <int64_t *>take(&scratch, table_bytes(plan.taps))
-    cdef double *bias = <double *>take(&scratch, bias_bytes(cut.rows))
+    cdef BiasShare bias = bias_share(plan, group * plan.cout + row_from, cos, sliver_from // cut.task_slivers,
+                                     pieces(cut.slivers, cut.task_slivers), <double *>take(&scratch, bias_bytes(cut.rows)))
     cdef char *out_line = take(&scratch, round_up(plan.taps * AMX_SIDE * 4, CONV_ALIGN))
     cdef Box tile, whole, next
     cdef AmxBlock block
@@ -487,8 +484,6 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
     memset(sums, 0, cos * plan.taps * columns * 4)
     if plan.accumulate:
         amx_weight_elements(plan, group * plan.cout + row_from, cos, ci_from, cis, sums, columns, out_line, True)
-    if with_bias:
-        start_bias(plan, group * plan.cout + row_from, cos, bias)
     while plan.pixels_out and nth_tile(cut, plan.batch, plan.size_out, number, &whole):
         tile = whole
         if line:
@@ -502,8 +497,7 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
             start[tap] = shift // 2 * AMX_SIDE * 4 + shift % 2 * amx_panel_bytes(cut)
             odd |= shift % 2
         pack_amx_output(plan, &block, &tile, group * plan.cout + row_from, cos, g_pitch, g)
-        if with_bias:
-            add_bias(plan, &whole, group * plan.cout + row_from, cos, bias)
+        add_bias(plan, &whole, bias.channel, bias.channels, bias.totals)
         ahead.channels = 0
         if nth_tile(cut, plan.batch, plan.size_out, number + 1, &next):
             look_ahead(plan, &plan.view[CONV_GRAD_OUTPUT], plan.size_out, &next, group * plan.cout + row_from, cos,
@@ -528,8 +522,7 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
                                         sums + (s * AMX_SIDE + c) * 4, columns)
         number += 1
     amx_weight_elements(plan, group * plan.cout + row_from, cos, ci_from, cis, sums, columns, out_line, False)
-    if with_bias:
-        save_bias(plan, group * plan.cout + row_from, cos, bias)
+    save_bias(plan, bias.channel, bias.channels, bias.totals)
     leave_float_state(float_state)
 
 

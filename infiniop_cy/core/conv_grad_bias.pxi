@@ -1,8 +1,24 @@
 # grad_bias, tile by tile of grad_weight's cut: taken there, while the tile is in the cache, or alone, with the same bits.
 
 cdef bint bias_on_the_way(const ConvPlan *plan) noexcept nogil:
-    """Whether grad_weight's tasks of the first rows take grad_bias with them."""
+    """Whether grad_weight's tasks take grad_bias with them."""
     return plan.view[CONV_GRAD_BIAS].data != NULL and plan.view[CONV_GRAD_WEIGHT].data != NULL and plan.cout and plan.cin
+
+
+# A task's share of the channels that it meets; the tasks that meet the same ones take one share each.
+ctypedef struct BiasShare:
+    int64_t channel, channels
+    double *totals
+
+
+cdef BiasShare bias_share(const ConvPlan *plan, int64_t channel, int64_t channels, int64_t task, int64_t tasks,
+                          double *totals) noexcept nogil:
+    cdef BiasShare share
+    cdef int64_t c, each = pieces(channels, tasks)
+    share.channel, share.totals = channel + task * each, totals
+    share.channels = max(<int64_t>0, min(each, channels - task * each)) if bias_on_the_way(plan) else 0
+    start_bias(plan, share.channel, share.channels, totals)
+    return share
 
 
 cdef void start_bias(const ConvPlan *plan, int64_t channel, int64_t channels, double *totals) noexcept nogil:

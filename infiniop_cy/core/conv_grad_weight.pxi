@@ -156,7 +156,6 @@ cdef void grad_weight_tile(const ConvPlan *plan, int64_t group, int64_t row_from
     cdef int64_t co_from = sliver_from * cut.columns, channels = min(c_row, plan.cout - co_from)
     cdef int64_t number = 0, pixels, s, first, count
     cdef bint chain = plan.pixels_out < CONV_SHORT_IMAGE, line = rows_in_line(plan), pairs
-    cdef bint with_bias = row_from == 0 and bias_on_the_way(plan)
     cdef int64_t size_in[3]
     cdef int64_t size_out[3]
     cdef char *a = take(&scratch, scratch_bytes(plan, cut.positions * (cut.rows // plan.taps + 2) if cut.shifted
@@ -168,7 +167,9 @@ cdef void grad_weight_tile(const ConvPlan *plan, int64_t group, int64_t row_from
     cdef int64_t *row = <int64_t *>take(&scratch, table_bytes(cut.rows + CONV_ROWS))
     cdef int64_t *a_segment = <int64_t *>take(&scratch, table_bytes(cut.pixels))
     cdef int64_t *b_segment = <int64_t *>take(&scratch, table_bytes(cut.pixels))
-    cdef double *bias = <double *>take(&scratch, bias_bytes(cut.task_slivers * cut.columns))
+    cdef BiasShare bias = bias_share(plan, group * plan.cout + co_from, channels, row_from // cut.rows,
+                                     pieces(plan.cin * plan.taps, cut.rows),
+                                     <double *>take(&scratch, bias_bytes(cut.task_slivers * cut.columns)))
     cdef Box tile, next
     cdef Ahead ahead
     cdef GemmSteps steps
@@ -184,12 +185,9 @@ cdef void grad_weight_tile(const ConvPlan *plan, int64_t group, int64_t row_from
     memset(sums, 0, rows * c_row * item)
     if plan.accumulate:
         grad_weight_elements(plan, group, row_from, rows, co_from, channels, sums, c_row, stage, True)
-    if with_bias:
-        start_bias(plan, group * plan.cout + co_from, channels, bias)
     while plan.pixels_out and nth_tile(cut, plan.batch, plan.size_out, number, &tile):
         pixels = box_size(&tile)
-        if with_bias:
-            add_bias(plan, &tile, group * plan.cout + co_from, channels, bias)
+        add_bias(plan, &tile, bias.channel, bias.channels, bias.totals)
         if line:
             tile.first[2], tile.extent[2] = tile.first[1] * plan.size_out[2], tile.extent[1] * tile.extent[2]
             tile.first[1], tile.extent[1] = 0, 1
@@ -218,8 +216,7 @@ cdef void grad_weight_tile(const ConvPlan *plan, int64_t group, int64_t row_from
                      sums + s * cut.columns * item, c_row, chain, &ahead)
         number += 1
     grad_weight_elements(plan, group, row_from, rows, co_from, channels, sums, c_row, stage, False)
-    if with_bias:
-        save_bias(plan, group * plan.cout + co_from, channels, bias)
+    save_bias(plan, bias.channel, bias.channels, bias.totals)
     leave_float_state(float_state)
 
 
@@ -274,8 +271,8 @@ cdef void grad_weight_across(const ConvPlan *plan, int64_t group, int64_t row_fr
     cdef char *b = take(&scratch, scratch_bytes(plan, cut.pixels * plan.cout + tiles.lanes))
     cdef char *sums = take(&scratch, scratch_bytes(plan, cut.rows * plan.cout))  # [co][row]
     cdef int64_t *row = <int64_t *>take(&scratch, table_bytes(cut.rows + DOT_ROWS))
-    cdef double *bias = <double *>take(&scratch, bias_bytes(plan.cout))
-    cdef bint with_bias = row_from == 0 and bias_on_the_way(plan)
+    cdef BiasShare bias = bias_share(plan, group * plan.cout, plan.cout, row_from // cut.rows, pieces(plan.cin * plan.taps, cut.rows),
+                                     <double *>take(&scratch, bias_bytes(plan.cout)))
     cdef Box tile, block
     cdef uint64_t float_state = enter_float_state()
     memset(sums, 0, rows * plan.cout * item)
@@ -283,12 +280,9 @@ cdef void grad_weight_across(const ConvPlan *plan, int64_t group, int64_t row_fr
         for co in range(plan.cout):
             move_weights(plan, row_from, rows, sums + co * rows * item,
                          plan.view[CONV_GRAD_WEIGHT].data + (group * plan.cout + co) * plan.view[CONV_GRAD_WEIGHT].n, True)
-    if with_bias:
-        start_bias(plan, group * plan.cout, plan.cout, bias)
     while plan.pixels_out and nth_tile(cut, plan.batch, plan.size_out, number, &tile):
         pixels = box_size(&tile)
-        if with_bias:
-            add_bias(plan, &tile, group * plan.cout, plan.cout, bias)
+        add_bias(plan, &tile, bias.channel, bias.channels, bias.totals)
         pack_phases(plan, group, row_from, rows, &tile, row, &block, a)
         pack_planes(plan.dtype, plan.compute, g, plan.size_out, &tile, group * plan.cout, plan.cout, b, pixels)
         lines, length, line = tile.extent[1], tile.extent[2], block.extent[2]
@@ -307,8 +301,7 @@ cdef void grad_weight_across(const ConvPlan *plan, int64_t group, int64_t row_fr
     for co in range(plan.cout):
         move_weights(plan, row_from, rows, sums + co * rows * item,
                      plan.view[CONV_GRAD_WEIGHT].data + (group * plan.cout + co) * plan.view[CONV_GRAD_WEIGHT].n, False)
-    if with_bias:
-        save_bias(plan, group * plan.cout, plan.cout, bias)
+    save_bias(plan, bias.channel, bias.channels, bias.totals)
     leave_float_state(float_state)
 
 

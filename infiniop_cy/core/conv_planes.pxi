@@ -240,19 +240,16 @@ cdef void plane_grad_weight(const ConvPlan *plan, int64_t group, const PlaneTabl
     cdef char *x = take(&scratch, scratch_bytes(plan, plane_phases(plan) * plane_elements(plan) + 2 * plane_margin(plan)))
     cdef char *natural = take(&scratch, scratch_bytes(plan, plan.taps))
     cdef char *sums = scratch
-    cdef double bias[PLANE_CHANNELS]
-    cdef bint with_bias = bias_on_the_way(plan)
+    cdef double totals[PLANE_CHANNELS]
+    cdef BiasShare bias = bias_share(plan, from_co, plan.cout, 0, 1, totals)
     cdef uint64_t float_state = enter_float_state()
     x += plane_margin(plan) * plan.item
     memset(sums, 0, plan.cout * one)
     for co in range(plan.cout):
         if plan.accumulate:
             load_taps(plan, &plan.view[CONV_GRAD_WEIGHT], from_co + co, tables.order, natural, sums + co * one)
-    if with_bias:
-        start_bias(plan, from_co, plan.cout, bias)
     for n in range(plan.batch):
-        if with_bias:
-            add_sample_bias(plan, n, from_co, plan.cout, bias)
+        add_sample_bias(plan, n, bias.channel, bias.channels, totals)
         for phase in range(plane_phases(plan)):
             phase_pixels(plan, phase, first, count)
             if tables.start[phase] < tables.start[phase + 1]:
@@ -264,8 +261,7 @@ cdef void plane_grad_weight(const ConvPlan *plan, int64_t group, const PlaneTabl
                                               plane_vectors(plan), sums + co * one)
     for co in range(plan.cout):
         save_taps(plan, from_co + co, tables.order, sums + co * one, natural)
-    if with_bias:
-        save_bias(plan, from_co, plan.cout, bias)
+    save_bias(plan, bias.channel, bias.channels, totals)
     leave_float_state(float_state)
 
 

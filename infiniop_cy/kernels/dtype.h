@@ -100,8 +100,23 @@ INFINIOP_INLINE widened<float16> widen(const float16 *p) {
 INFINIOP_INLINE f32v widen_vector(const float *p) { return load<f32v>(p); }
 INFINIOP_INLINE f64v widen_vector(const double *p) { return load<f64v>(p); }
 INFINIOP_INLINE f32v widen_vector(const float16 *p) { return widen_half(load<u16v>(p)); }
-INFINIOP_INLINE f32v widen_vector(const bfloat16 *p) {
-    return bits_as<f32v>(__builtin_convertvector(load<u16v>(p), u32v) << 16);
+INFINIOP_INLINE f32v widen_bfloat16(u16v v) { return bits_as<f32v>(__builtin_convertvector(v, u32v) << 16); }
+INFINIOP_INLINE f32v widen_vector(const bfloat16 *p) { return widen_bfloat16(load<u16v>(p)); }
+// A vector of elements `first` and on of n, zeros behind them.
+template <class T> INFINIOP_INLINE compute_vector<T> widen_some(const T *p, int first, int n) {
+    constexpr int count = lanes<compute_vector<T>>::count;
+    const int here = n - first < 0 ? 0 : n - first < count ? n - first : count;
+#if defined(__AVX512F__)
+    const __mmask16 some = __mmask16((1u << here) - 1);
+    if constexpr (sizeof(T) == 8) return (f64v)_mm512_maskz_loadu_pd(__mmask8(some), p + first);
+    else if constexpr (sizeof(T) == 4) return (f32v)_mm512_maskz_loadu_ps(some, p + first);
+    else if constexpr (is_bfloat16<T>) return widen_bfloat16((u16v)_mm256_maskz_loadu_epi16(some, p + first));
+    else return widen_half((u16v)_mm256_maskz_loadu_epi16(some, p + first));
+#else
+    T part[count] = {};
+    for (int i = 0; i < here; i++) part[i] = p[first + i];
+    return widen_vector(part);
+#endif
 }
 INFINIOP_INLINE void narrow_vector(float *p, f32v v) { store(p, v); }
 INFINIOP_INLINE void narrow_vector(double *p, f64v v) { store(p, v); }

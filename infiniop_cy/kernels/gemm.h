@@ -103,14 +103,18 @@ template <class T> double sum_rows(const char *from, int64_t step, int64_t row, 
     V sum[vectors] = {};
     for (int64_t r = 0; r < rows; r++, from += row)
         for (int64_t i = 0; i < n; i += 16) {
-            alignas(64) T part[16] = {};
-            const T *values = part;
-            if (step == sizeof(T) && i + 16 <= n) values = (const T *)(from + i * step);
-            else if (step == sizeof(T)) __builtin_memcpy(part, from + i * step, size_t(n - i) * sizeof(T));
-            else
-                for (int j = 0; j < 16 && i + j < n; j++) __builtin_memcpy(part + j, from + (i + j) * step, sizeof(T));
+            const char *at = from + i * step;
+            const int here = n - i < 16 ? int(n - i) : 16;
+            if (step == sizeof(T)) {
 #pragma GCC unroll 16
-            for (int j = 0; j < vectors; j++) sum[j] += widen_vector(values + j * count);
+                for (int j = 0; j < vectors; j++)
+                    sum[j] += here == 16 ? widen_vector((const T *)at + j * count) : widen_some((const T *)at, j * count, here);
+            } else {
+                alignas(64) T part[16] = {};
+                for (int j = 0; j < here; j++) __builtin_memcpy(part + j, at + j * step, sizeof(T));
+#pragma GCC unroll 16
+                for (int j = 0; j < vectors; j++) sum[j] += widen_vector(part + j * count);
+            }
         }
     S part[16];
     for (int j = 0; j < vectors; j++) store(part + j * count, sum[j]);
