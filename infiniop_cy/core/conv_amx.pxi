@@ -17,12 +17,13 @@ cdef enum:
     AMX_WEIGHT_BYTES = 5 << 17   # of its sums
     AMX_WEIGHT_PIXELS = 2048     # of a tile, with samples together
     AMX_OUTPUT_BYTES = 1 << 19   # of grad_weight's block of grad_output
+    AMX_COLUMNS = 32             # AMX_SIDE, as a constant
     AMX_CELL = 1024              # bytes of 16 rows of a by 32 steps
 
 
 cdef bint suits_amx(const ConvPlan *plan) noexcept nogil:
-    return plan.dtype == DTYPE_BF16 and plan.cin >= AMX_LEAST_CHANNELS and plan.cout >= AMX_LEAST_CHANNELS \
-        and plan.taps <= AMX_MOST_TAPS and infiniop_amx()
+    return plan.dtype == DTYPE_BF16 and plan.cin > 0 and plan.cout >= AMX_LEAST_CHANNELS and plan.taps <= AMX_MOST_TAPS \
+        and infiniop_amx()
 
 
 cdef int64_t amx_pitch(int64_t positions) noexcept nogil:
@@ -37,7 +38,7 @@ cdef int64_t amx_chunks(const ConvPlan *plan) noexcept nogil:
 
 cdef int64_t amx_panel(const ConvPlan *plan) noexcept nogil:
     """Chunks that follow each other under one tap: what their taps read stays in the first-level cache."""
-    cdef int64_t panel = 2 if plan.taps > 1 else 16
+    cdef int64_t panel = 2 if plan.for_input.taps > 1 else 16
     while amx_chunks(plan) % panel:
         panel -= 1
     return panel
@@ -49,10 +50,22 @@ cdef bint cut_amx_input(ConvPlan *plan) noexcept nogil:
     cdef int64_t size[3]
     cdef int64_t span[3]
     cdef int64_t one[3]
+    cdef int64_t low[3]
     cdef int64_t pixels
+    cdef Box tile, block
     cdef int d
     if not suits_amx(plan):
         return False
+    cut.taps = plan.taps
+    cut.merged = plan.cin < AMX_LEAST_CHANNELS
+    if cut.merged:
+        if max(phase_count(plan), plan.cin) > AMX_SIDE or plan.cin * phase_count(plan) > AMX_SIDE:
+            return False
+        one_pixel(&tile)
+        union_block(plan, &tile, &block, low)
+        if block_positions_of(&block) > AMX_MOST_TAPS or 2 * plan.taps < block_positions_of(&block):
+            return False  # taps too far apart
+        cut.taps = block_positions_of(&block)
     for d in range(3):
         size[d] = pieces(max(<int64_t>1, plan.size_in[d]), plan.stride[d])
         span[d] = (plan.dilation[d] * (plan.kernel[d] - 1) + plan.stride[d] - 1) // plan.stride[d]  # of all phases
@@ -60,7 +73,6 @@ cdef bint cut_amx_input(ConvPlan *plan) noexcept nogil:
     cut.columns = AMX_SIDE
     cut.slivers = pieces(plan.cin, AMX_SIDE)
     cut.task_slivers = min(cut.slivers, <int64_t>AMX_INPUT_CHANNELS // AMX_SIDE)
-    cut.taps = plan.taps
     cut.channels = min(plan.cout, max(AMX_BLOCK_CHANNELS // (amx_panel(plan) * AMX_STEPS), <int64_t>1) * amx_panel(plan) * AMX_STEPS)
     pixels = max(<int64_t>AMX_LEAST_PIXELS, min(<int64_t>AMX_PIXELS, AMX_INPUT_BYTES // (
         2 * cut.channels + 4 * cut.task_slivers * AMX_SIDE)))
@@ -75,7 +87,7 @@ cdef bint cut_amx_input(ConvPlan *plan) noexcept nogil:
         return False
     cut.amx = cut.shifted = True
     cut.bytes = amx_pitch(cut.positions) * (round_up(cut.channels, AMX_STEPS) // 2 + cut.task_slivers * AMX_SIDE) * 4 \
-        + 4 * AMX_SIDE * 4 + 2 * table_bytes(pieces(cut.channels, AMX_STEPS) * plan.taps) + stage_bytes(plan)
+        + 4 * AMX_SIDE * 4 + 2 * table_bytes(pieces(cut.channels, AMX_STEPS) * cut.taps) + stage_bytes(plan)
     cut.bytes = max(cut.bytes, table_bytes(16 * plan.taps) + round_up(AMX_STEPS * 16 * plan.taps * 2, CONV_ALIGN))
     return True
 
@@ -85,19 +97,19 @@ cdef int64_t amx_input_tasks(const ConvPlan *plan) noexcept nogil:
 
 
 cdef int64_t amx_packed_bytes(const ConvPlan *plan) noexcept nogil:
-    """The weights as [group][16 ci][panel of co][tap][chunk] cells; they fit, for weight itself does."""
-    return plan.groups * plan.for_input.slivers * 2 * plan.taps * amx_chunks(plan) * AMX_CELL
+    """The weights as [group][16 rows][panel of co][tap][chunk] cells; they fit, for weight itself does."""
+    return plan.groups * plan.for_input.slivers * 2 * plan.for_input.taps * amx_chunks(plan) * AMX_CELL
 
 
 cdef int64_t amx_cell(const ConvPlan *plan, int64_t chunk, int64_t tap) noexcept nogil:
-    """Bytes from the first cell of 16 ci to that of a chunk of co under a tap, in the packed order of taps."""
+    """Bytes from the first cell of 16 rows to that of a chunk of co under a tap, in the packed order of taps."""
     cdef int64_t panel = amx_panel(plan)
-    return (chunk // panel * panel * plan.taps + tap * panel + chunk % panel) * AMX_CELL
+    return (chunk // panel * panel * plan.for_input.taps + tap * panel + chunk % panel) * AMX_CELL
 
 
 cdef char *amx_cells(const ConvPlan *plan, char *packed, int64_t group, int64_t half) noexcept nogil:
-    """The first cell of the half-th 16 ci."""
-    return packed + (group * plan.for_input.slivers * 2 + half) * plan.taps * amx_chunks(plan) * AMX_CELL
+    """The first cell of the half-th 16 rows."""
+    return packed + (group * plan.for_input.slivers * 2 + half) * plan.for_input.taps * amx_chunks(plan) * AMX_CELL
 
 
 cdef bint pack_amx_weight(const ConvPlan *plan, int64_t group, int64_t half, int64_t chunk, char *packed,
@@ -112,6 +124,8 @@ cdef bint pack_amx_weight(const ConvPlan *plan, int64_t group, int64_t half, int
     cdef int64_t *place = <int64_t *>take(&scratch, table_bytes(16 * taps))
     cdef char *at = scratch
     cdef bint nonfinite = False
+    if plan.for_input.merged:
+        return pack_merged_weight(plan, group, half, chunk, packed)
     for tap in range(taps):
         place[tap] = amx_cell(plan, chunk, packed_tap(plan, tap // (plan.kernel[1] * plan.kernel[2]),
                                                       tap // plan.kernel[2] % plan.kernel[1], tap % plan.kernel[2]))
@@ -134,6 +148,49 @@ cdef bint pack_amx_weight(const ConvPlan *plan, int64_t group, int64_t half, int
     for tap in range(taps):
         nonfinite |= kernels.amx.replace_nonfinite(cells + place[tap], AMX_CELL // 2)
     return nonfinite
+
+
+cdef bint pack_merged_weight(const ConvPlan *plan, int64_t group, int64_t half, int64_t chunk, char *packed) noexcept nogil:
+    """The same for 16 of (phase, ci), with zeros under taps that a phase has not. A tap is a position of union_block."""
+    cdef const ConvView *w = &plan.view[CONV_WEIGHT]
+    cdef int64_t co_from = chunk * AMX_STEPS, cos = min(<int64_t>AMX_STEPS, plan.cout - co_from), tap, co, row
+    cdef char *cells = amx_cells(plan, packed, group, half)
+    cdef char *cell
+    cdef int64_t low[3]
+    cdef int64_t base[3]
+    cdef int64_t k[3]
+    cdef Box tile, block
+    cdef Phase phase
+    cdef bint nonfinite = False
+    one_pixel(&tile)
+    union_block(plan, &tile, &block, low)
+    for tap in range(plan.for_input.taps):
+        memset(cells + amx_cell(plan, chunk, tap), 0, AMX_CELL)
+    for row in range(half * 16, min(half * 16 + 16, phase_count(plan) * plan.cin)):
+        make_phase(plan, row // plan.cin, &phase)
+        for tap in range(phase.tap_count):
+            tap_base(plan, &phase, tap, base, k)
+            cell = cells + amx_cell(plan, chunk, tap_shift(&block, base, low)) + row % 16 * AMX_STEPS * 2
+            kernels.convert[DTYPE_BF16][DTYPE_BF16](
+                w.data + (group * plan.cout + co_from) * w.n + row % plan.cin * w.channel + k[0] * w.space[0] + k[1] * w.space[1]
+                + k[2] * w.space[2], w.n, cell, 2, cos)
+            nonfinite |= kernels.amx.replace_nonfinite(cell, cos)
+    return nonfinite
+
+
+cdef void one_pixel(Box *tile) noexcept nogil:
+    cdef int d
+    tile.n, tile.samples = 0, 1
+    for d in range(3):
+        tile.first[d], tile.step[d], tile.extent[d] = 0, 1, 1
+
+
+cdef int64_t block_positions_of(const Box *block) noexcept nogil:
+    """Of one sample; more than any limit if they overflow."""
+    cdef int64_t positions = block.extent[0]
+    if mul_overflows(positions, block.extent[1], &positions) or mul_overflows(positions, block.extent[2], &positions):
+        return MAX_CHANNELS
+    return positions
 
 
 cdef void union_block(const ConvPlan *plan, const Box *tile, Box *block, int64_t *low) noexcept nogil:
@@ -180,24 +237,27 @@ cdef void pack_amx_block(const ConvPlan *plan, const Box *block, int64_t channel
 
 cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, int64_t sliver_from, char *packed, bint nonfinite,
                          char *scratch) noexcept nogil:
-    """One tile of input pixels, in all phases, by the channels of some slivers."""
+    """One tile of input pixels, in all phases, by the channels of some slivers. Phases are done one after the other, or
+    (merged) as rows of one product."""
     cdef const ConvCut *cut = &plan.for_input
     cdef int64_t plane = amx_pitch(cut.positions), slivers = min(cut.task_slivers, cut.slivers - sliver_from)
     cdef int64_t ci_from = sliver_from * AMX_SIDE, channels = min(slivers * AMX_SIDE, plan.cin - ci_from)
-    cdef int64_t panel = amx_panel(plan), phases = phase_count(plan), p, co, count, positions, tap, first, s, at, rows, calls
+    cdef int64_t panel = amx_panel(plan), phases = phase_count(plan), p, q, co, count, positions, tap, taps, first, s, at, calls
+    cdef int64_t rows = channels * phases if cut.merged else channels, at_once = phases if cut.merged else 1
     cdef int64_t low[3]
     cdef int64_t base[3]
     cdef int64_t k[3]
     cdef int64_t size[3]
-    cdef Box tile, block, part, next
+    cdef Box tile, block, part, unit, taps_box, next
     cdef Ahead ahead
     cdef Phase phase
     cdef AmxSteps steps
     cdef char *b = take(&scratch, plane * round_up(cut.channels, AMX_STEPS) * 2 + AMX_SIDE * 4)
     cdef char *sums = take(&scratch, plane * cut.task_slivers * AMX_SIDE * 4)
     cdef char *stage = take(&scratch, stage_bytes(plan))
-    cdef int64_t *a_segment = <int64_t *>take(&scratch, table_bytes(pieces(cut.channels, AMX_STEPS) * plan.taps))
-    cdef int64_t *b_segment = <int64_t *>take(&scratch, table_bytes(pieces(cut.channels, AMX_STEPS) * plan.taps))
+    cdef int64_t *a_segment = <int64_t *>take(&scratch, table_bytes(pieces(cut.channels, AMX_STEPS) * cut.taps))
+    cdef int64_t *b_segment = <int64_t *>take(&scratch, table_bytes(pieces(cut.channels, AMX_STEPS) * cut.taps))
+    cdef bint in_place = False
     cdef int d
     cdef uint64_t float_state
     for d in range(3):
@@ -205,60 +265,88 @@ cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, in
     if not nth_tile(cut, plan.batch, size, number, &tile):
         return
     float_state = enter_float_state()
-    union_block(plan, &tile, &block, low)
+    one_pixel(&unit)
+    union_block(plan, &unit, &taps_box, low)
+    block = tile
+    for d in range(3):
+        block.first[d] += low[d]
+        block.extent[d] += taps_box.extent[d] - 1
     steps.a_segment, steps.b_segment = a_segment, b_segment
     steps.a_row, steps.a_step = AMX_STEPS * 2, AMX_CELL
-    steps.a_down = plan.taps * amx_chunks(plan) * AMX_CELL
+    steps.a_down = cut.taps * amx_chunks(plan) * AMX_CELL
     steps.b_row = plane * 4
     steps.length = panel
-    for p in range(phases):
+    p = 0
+    while p < phases:
         make_phase(plan, p, &phase)
-        part = tile
-        for d in range(3):
-            part.extent[d] = min(tile.extent[d], phase.size[d] - tile.first[d])
-        if part.extent[0] <= 0 or part.extent[1] <= 0 or part.extent[2] <= 0:
+        if not phase_part(&phase, &tile, &part) and not cut.merged:
+            p += 1
             continue
-        positions = positions_under(&part, &block)
-        if not phase.tap_count:
+        positions = positions_under(&tile if cut.merged else &part, &block)
+        taps = cut.taps if cut.merged else phase.tap_count
+        if not taps:
             memset(sums, 0, plane * channels * 4)
         co = 0
-        while phase.tap_count and co < plan.cout:
+        while taps and co < plan.cout:
             count = min(cut.channels, plan.cout - co)
-            if p == 0 or cut.channels < plan.cout:
+            if not in_place or cut.channels < plan.cout:
                 pack_amx_block(plan, &block, group * plan.cout + co, count, b, plane, stage)
+                in_place = True
             steps.segments = 0
             for first in range(pieces(count, AMX_STEPS * panel)):
-                for tap in range(phase.tap_count):
-                    tap_base(plan, &phase, tap, base, k)
-                    a_segment[steps.segments] = amx_cell(plan, co // AMX_STEPS + first * panel, phase.tap_offset + tap)
+                for tap in range(taps):
+                    if cut.merged:
+                        base[0] = low[0] + tap // (taps_box.extent[1] * taps_box.extent[2])
+                        base[1] = low[1] + tap // taps_box.extent[2] % taps_box.extent[1]
+                        base[2] = low[2] + tap % taps_box.extent[2]
+                    else:
+                        tap_base(plan, &phase, tap, base, k)
+                    a_segment[steps.segments] = amx_cell(plan, co // AMX_STEPS + first * panel,
+                                                         tap if cut.merged else phase.tap_offset + tap)
                     b_segment[steps.segments] = (first * panel * AMX_STEPS // 2 * plane + tap_shift(&block, base, low)) * 4
                     steps.segments += 1
-            calls = phases * slivers * pieces(positions, AMX_SIDE)
+            calls = phases // at_once * slivers * pieces(positions, AMX_SIDE)
             ahead.channels = 0
             if p == 0 and nth_tile(cut, plan.batch, size, number + 1, &next):
                 for d in range(3):
                     next.first[d] += low[d]
-                    next.extent[d] += block.extent[d] - tile.extent[d]
+                    next.extent[d] += taps_box.extent[d] - 1
                 look_ahead(plan, &plan.view[CONV_GRAD_OUTPUT], plan.size_out, &next, group * plan.cout, cut.channels, calls, &ahead)
             for s in range(slivers):
-                rows = min(<int64_t>AMX_SIDE, channels - s * AMX_SIDE)
                 at = 0
                 while at < positions:
                     go_ahead(&ahead)
-                    kernels.amx.multiply(&steps, amx_cells(plan, packed, group, (sliver_from + s) * 2), rows, b + at * 4,
-                                         positions - at, sums + (s * AMX_SIDE * plane + at) * 4, plane * 4, co > 0)
+                    kernels.amx.multiply(&steps, amx_cells(plan, packed, group, (sliver_from + s) * 2),
+                                         min(<int64_t>AMX_SIDE, rows - s * AMX_SIDE), b + at * 4, positions - at,
+                                         sums + (s * AMX_SIDE * plane + at) * 4, plane * 4, co > 0)
                     at += AMX_SIDE
             co += cut.channels
-        if nonfinite:
-            add_nonfinite(plan, group, &phase, &part, &block, ci_from, channels, sums, 1, plane)
-        save_across(plan, group, &phase, &part, &block, ci_from, channels, sums, plane, stage)
+        for q in range(at_once):
+            make_phase(plan, p + q, &phase)
+            if not phase_part(&phase, &tile, &part):
+                continue
+            if nonfinite:
+                add_nonfinite(plan, group, &phase, &part, &block, ci_from, channels, sums + q * channels * plane * 4, 1, plane)
+            save_across(plan, group, &phase, &part, &block, ci_from, channels, sums + q * channels * plane * 4, plane, stage)
+        p += at_once
     leave_float_state(float_state)
+
+
+cdef bint phase_part(const Phase *phase, const Box *tile, Box *part) noexcept nogil:
+    """A tile of the phases' grid without what lies outside of this one; whether anything is left."""
+    cdef bint left = True
+    cdef int d
+    part[0] = tile[0]
+    for d in range(3):
+        part.extent[d] = min(tile.extent[d], phase.size[d] - tile.first[d])
+        left = left and part.extent[d] > 0
+    return left
 
 
 cdef void run_grad_input_amx(const ConvPlan *plan, char *workspace, int threads) noexcept nogil:
     cdef const ConvCut *cut = &plan.for_input
     cdef char *scratch = workspace + plan.packed_bytes
-    cdef int64_t halves = pieces(plan.cin, 16), chunks = amx_chunks(plan), cells = plan.groups * halves * chunks
+    cdef int64_t halves = pieces(plan.cin * phase_count(plan) if cut.merged else plan.cin, 16), chunks = amx_chunks(plan), cells = plan.groups * halves * chunks
     cdef int64_t tiles = phase_tiles(plan), across = pieces(cut.slivers, cut.task_slivers), tasks = amx_input_tasks(plan), i
     cdef int nonfinite = 0
     if threads == 1:
@@ -315,33 +403,52 @@ cdef int64_t amx_tap(const ConvPlan *plan, const AmxBlock *block, int64_t tap) n
 cdef bint cut_amx_weight(ConvPlan *plan) noexcept nogil:
     """Whether grad_weight runs by AMX; its cut then."""
     cdef ConvCut *cut = &plan.for_weight
-    cdef AmxBlock block
-    cdef int d
+    cdef int64_t pixels, columns, taps
     if not suits_amx(plan):
         return False
     cut.rows = min(plan.cout, <int64_t>AMX_WEIGHT_CHANNELS)
-    cut_pixels(plan.size_out, plan.batch, min(<int64_t>AMX_WEIGHT_PIXELS, AMX_OUTPUT_BYTES // (2 * cut.rows)), cut)
-    amx_block(plan, &cut.tile[1], cut.tile[0], &block)
-    if block.plane > CONV_WEIGHT_POSITIONS or max(block.step[0], max(block.step[1], block.step[2])) > CONV_DOT_STEP:
-        return False
-    cut.phases = block.step[0] * block.step[1] * block.step[2]
-    cut.positions = block.plane
-    if cut.phases * cut.positions > CONV_WEIGHT_POSITIONS:
-        return False
     cut.columns = AMX_SIDE
-    cut.slivers = pieces(plan.cin, AMX_SIDE)
-    cut.task_slivers = max(<int64_t>1, min(cut.slivers, AMX_WEIGHT_BYTES // (cut.rows * plan.taps * AMX_SIDE * 4)))
-    while cut.rows > AMX_SIDE and cut.rows * plan.taps * AMX_SIDE * 4 > 2 * AMX_WEIGHT_BYTES:
+    cut.merged = plan.cin < AMX_LEAST_CHANNELS
+    columns = plan.cin * plan.taps if cut.merged else plan.cin
+    taps = 1 if cut.merged else plan.taps
+    if columns < AMX_LEAST_CHANNELS:
+        return False
+    pixels = min(<int64_t>AMX_WEIGHT_PIXELS, AMX_OUTPUT_BYTES // (2 * cut.rows))
+    while not fits_amx_weight(plan, pixels):
+        pixels //= 2
+        if pixels < AMX_LEAST_PIXELS:
+            return False
+    cut.slivers = pieces(columns, AMX_SIDE)
+    cut.task_slivers = max(<int64_t>1, min(cut.slivers, AMX_WEIGHT_BYTES // (cut.rows * taps * AMX_SIDE * 4)))
+    while cut.rows > AMX_SIDE and cut.rows * taps * AMX_SIDE * 4 > 2 * AMX_WEIGHT_BYTES:
         cut.rows = round_up(pieces(cut.rows, 2), AMX_SIDE)
     while plan.threads > 1 and cut.task_slivers > 1 and amx_weight_tasks(plan) % plan.threads and amx_weight_tasks(plan) < 4 * plan.threads:
         cut.task_slivers = pieces(cut.task_slivers, 2)
     while plan.threads > 1 and cut.rows > AMX_SIDE and amx_weight_tasks(plan) % plan.threads and amx_weight_tasks(plan) < 4 * plan.threads:
         cut.rows = round_up(pieces(cut.rows, 2), AMX_SIDE)
     cut.amx = cut.shifted = True
-    cut.bytes = amx_input_pitch(cut) * AMX_SIDE * 2 + 2 * amx_panel_bytes(cut) + cut.rows * amx_output_pitch(cut) * 2 \
-        + cut.rows * plan.taps * cut.task_slivers * AMX_SIDE * 4 + 2 * table_bytes(plan.taps) + bias_bytes(cut.rows) \
+    cut.bytes = amx_input_pitch(cut) * amx_input_channels(plan) * 2 + 2 * amx_panel_bytes(cut) + cut.rows * amx_output_pitch(cut) * 2 \
+        + cut.rows * taps * cut.task_slivers * AMX_SIDE * 4 + table_bytes(plan.taps) + bias_bytes(cut.rows) \
         + round_up(plan.taps * AMX_SIDE * 4, CONV_ALIGN)
     return True
+
+
+cdef bint fits_amx_weight(ConvPlan *plan, int64_t pixels) noexcept nogil:
+    """Cut tiles of at most so many pixels; whether the input's block under one is small enough."""
+    cdef ConvCut *cut = &plan.for_weight
+    cdef AmxBlock block
+    cut_pixels(plan.size_out, plan.batch, pixels, cut)
+    amx_block(plan, &cut.tile[1], cut.tile[0], &block)
+    if block.plane > CONV_WEIGHT_POSITIONS or max(block.step[0], max(block.step[1], block.step[2])) > CONV_DOT_STEP:
+        return False
+    cut.phases = block.step[0] * block.step[1] * block.step[2]
+    cut.positions = block.plane
+    return cut.phases * cut.positions <= CONV_WEIGHT_POSITIONS
+
+
+cdef int64_t amx_input_channels(const ConvPlan *plan) noexcept nogil:
+    """Of the input, packed at once."""
+    return plan.cin if plan.for_weight.merged else AMX_SIDE
 
 
 cdef int64_t amx_input_pitch(const ConvCut *cut) noexcept nogil:
@@ -364,9 +471,9 @@ cdef int64_t amx_weight_tasks(const ConvPlan *plan) noexcept nogil:
     return plan.groups * pieces(cut.slivers, cut.task_slivers) * pieces(plan.cout, cut.rows)
 
 
-cdef void add_nonfinite_input(const ConvPlan *plan, int64_t group, const Box *tile, int64_t co_from, int64_t cos, int64_t channel, char *sums,
-                              int64_t columns) noexcept nogil:
-    """Add the products with inf and NaN of one ci, which were packed as tiny, to its column of [co][tap][columns]."""
+cdef void add_nonfinite_input(const ConvPlan *plan, int64_t group, const Box *tile, int64_t co_from, int64_t cos, int64_t ci,
+                              int64_t tap_from, int64_t tap_to, char *sums, int64_t co_pitch, int64_t tap_pitch) noexcept nogil:
+    """Add the products with inf and NaN of one ci, which were packed as tiny, under some taps; sums: of the first of them."""
     cdef const ConvView *x = &plan.view[CONV_INPUT]
     cdef const ConvView *g = &plan.view[CONV_GRAD_OUTPUT]
     cdef int64_t tap, co, n, rest, pixel
@@ -375,7 +482,7 @@ cdef void add_nonfinite_input(const ConvPlan *plan, int64_t group, const Box *ti
     cdef double value
     cdef bint inside
     cdef int d
-    for tap in range(plan.taps):
+    for tap in range(tap_from, tap_to):
         for n in range(tile.n, tile.n + tile.samples):
             for pixel in range(tile.extent[0] * tile.extent[1] * tile.extent[2]):
                 rest = pixel
@@ -390,30 +497,49 @@ cdef void add_nonfinite_input(const ConvPlan *plan, int64_t group, const Box *ti
                     inside = inside and 0 <= i[d] < plan.size_in[d]
                 if not inside:
                     continue
-                value = load_one(plan, x.data + n * x.n + (group * plan.cin + channel) * x.channel + i[0] * x.space[0] + i[1] * x.space[1] + i[2] * x.space[2])
+                value = load_one(plan, x.data + n * x.n + (group * plan.cin + ci) * x.channel + i[0] * x.space[0]
+                                 + i[1] * x.space[1] + i[2] * x.space[2])
                 if value - value == 0:
                     continue
                 for co in range(cos):
-                    add_to(plan, sums + (co * plan.taps + tap) * columns * 4, value * load_one(
-                        plan, g.data + n * g.n + (group * plan.cout + co_from + co) * g.channel + o[0] * g.space[0] + o[1] * g.space[1] + o[2] * g.space[2]))
+                    add_to(plan, sums + (co * co_pitch + (tap - tap_from) * tap_pitch) * 4, value * load_one(
+                        plan, g.data + n * g.n + (group * plan.cout + co_from + co) * g.channel + o[0] * g.space[0]
+                        + o[1] * g.space[1] + o[2] * g.space[2]))
 
 
-cdef void amx_weight_elements(const ConvPlan *plan, int64_t co_from, int64_t cos, int64_t ci_from, int64_t cis, char *sums,
+cdef void add_nonfinite_columns(const ConvPlan *plan, int64_t group, const Box *tile, int64_t co_from, int64_t cos, int64_t column,
+                                int64_t count, char *sums, int64_t columns) noexcept nogil:
+    """The same for some columns of a task."""
+    cdef int64_t c = 0, many, taps = plan.taps
+    while c < count:
+        if plan.for_weight.merged:
+            many = min(count - c, taps - (column + c) % taps)
+            add_nonfinite_input(plan, group, tile, co_from, cos, (column + c) // taps, (column + c) % taps,
+                                (column + c) % taps + many, sums + c * 4, columns, 1)
+        else:
+            many = 1
+            add_nonfinite_input(plan, group, tile, co_from, cos, column + c, 0, taps, sums + c * 4, taps * columns, columns)
+        c += many
+
+
+cdef void amx_weight_elements(const ConvPlan *plan, int64_t co_from, int64_t cos, int64_t from_column, int64_t count, char *sums,
                               int64_t columns, char *line, bint loading) noexcept nogil:
-    """[co][tap][columns] sums to grad_weight, or (loading) from it. line: room for AMX_SIDE ci."""
+    """[co][tap][columns] sums, or (merged) [co][columns], to grad_weight, or (loading) from it. line: room for AMX_SIDE ci."""
     cdef char *weights = plan.view[CONV_GRAD_WEIGHT].data + co_from * plan.view[CONV_GRAD_WEIGHT].n
-    cdef int64_t co, ci, count
+    cdef int64_t co, c, many
     for co in range(cos):
-        ci = 0
-        while ci < cis:
-            count = min(<int64_t>AMX_SIDE, cis - ci)
+        c = 0
+        if plan.for_weight.merged:
+            move_weights(plan, from_column, count, sums + co * columns * 4, weights, loading)
+            c = count
+        while c < count:
+            many = min(<int64_t>AMX_SIDE, count - c)
             if not loading:
-                kernels.transpose[DTYPE_F32](sums + ci * 4, columns * 4, line, plan.taps * 4, count, plan.taps)
-            move_weights(plan, (ci_from + ci) * plan.taps, count * plan.taps, line, weights, loading)
+                kernels.transpose[DTYPE_F32](sums + (co * plan.taps * columns + c) * 4, columns * 4, line, plan.taps * 4, many, plan.taps)
+            move_weights(plan, (from_column + c) * plan.taps, many * plan.taps, line, weights, loading)
             if loading:
-                kernels.transpose[DTYPE_F32](line, plan.taps * 4, sums + ci * 4, columns * 4, plan.taps, count)
-            ci += AMX_SIDE
-        sums += plan.taps * columns * 4
+                kernels.transpose[DTYPE_F32](line, plan.taps * 4, sums + (co * plan.taps * columns + c) * 4, columns * 4, plan.taps, many)
+            c += AMX_SIDE
         weights += plan.view[CONV_GRAD_WEIGHT].n
 
 
@@ -452,22 +578,27 @@ cdef void pack_amx_output(const ConvPlan *plan, const AmxBlock *block, const Box
 
 
 cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from, int64_t sliver_from, char *scratch) noexcept nogil:
-    """Some co by the ci of some slivers, summed over all samples and output pixels, one tile after the other."""
+    """Some co by the columns of some slivers, summed over all samples and output pixels, one tile after the other. Columns are
+    ci, with a product for every tap, or (merged) (ci, tap)."""
     cdef const ConvCut *cut = &plan.for_weight
     cdef int64_t slivers = min(cut.task_slivers, cut.slivers - sliver_from), columns = slivers * AMX_SIDE
-    cdef int64_t ci_from = sliver_from * AMX_SIDE, cis = min(columns, plan.cin - ci_from), cos = min(cut.rows, plan.cout - row_from)
-    cdef int64_t x_pixels = cut.phases * cut.positions + AMX_STEPS, x_pitch = amx_input_pitch(cut), g_pitch = amx_output_pitch(cut), number = 0, s, count, tap, co, shift, c
+    cdef int64_t from_column = sliver_from * AMX_SIDE, cos = min(cut.rows, plan.cout - row_from)
+    cdef int64_t taps = 1 if cut.merged else plan.taps, all_columns = plan.cin * plan.taps // taps
+    cdef int64_t many = min(columns, all_columns - from_column)
+    cdef int64_t x_pixels = cut.phases * cut.positions + AMX_STEPS, x_pitch = amx_input_pitch(cut), g_pitch = amx_output_pitch(cut)
+    cdef int64_t number = 0, s, count, tap, co, c, column
     cdef int64_t size_in[3]
+    cdef int64_t apart[AMX_COLUMNS]
     cdef int64_t zero = 0
-    cdef bint line = rows_in_line(plan), odd, nonfinite
-    cdef char *x = take(&scratch, x_pitch * AMX_SIDE * 2)
+    cdef bint line = rows_in_line(plan), odd, nonfinite = False
+    cdef char *x = take(&scratch, x_pitch * amx_input_channels(plan) * 2)
     cdef char *panel = take(&scratch, 2 * amx_panel_bytes(cut))
     cdef char *g = take(&scratch, cut.rows * g_pitch * 2)
-    cdef char *sums = take(&scratch, cut.rows * plan.taps * cut.task_slivers * AMX_SIDE * 4)
-    cdef int64_t *start = <int64_t *>take(&scratch, table_bytes(plan.taps))
-    cdef BiasShare bias = bias_share(plan, group * plan.cout + row_from, cos, sliver_from // cut.task_slivers,
-                                     pieces(cut.slivers, cut.task_slivers), <double *>take(&scratch, bias_bytes(cut.rows)))
+    cdef char *sums = take(&scratch, cut.rows * taps * cut.task_slivers * AMX_SIDE * 4)
+    cdef int64_t *shift = <int64_t *>take(&scratch, table_bytes(plan.taps))
     cdef char *out_line = take(&scratch, round_up(plan.taps * AMX_SIDE * 4, CONV_ALIGN))
+    cdef BiasShare bias = bias_share(plan, group * plan.cout + row_from, cos, sliver_from // cut.task_slivers,
+                                     pieces(cut.slivers, cut.task_slivers), <double *>scratch)
     cdef Box tile, whole, next
     cdef AmxBlock block
     cdef Ahead ahead
@@ -481,9 +612,9 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
     steps.segments, steps.a_segment, steps.b_segment = 1, &zero, &zero
     steps.a_row, steps.a_down, steps.a_step = g_pitch * 2, g_pitch * 32, AMX_STEPS * 2
     steps.b_row = AMX_SIDE * 4
-    memset(sums, 0, cos * plan.taps * columns * 4)
+    memset(sums, 0, cos * taps * columns * 4)
     if plan.accumulate:
-        amx_weight_elements(plan, group * plan.cout + row_from, cos, ci_from, cis, sums, columns, out_line, True)
+        amx_weight_elements(plan, group * plan.cout + row_from, cos, from_column, many, sums, columns, out_line, True)
     while plan.pixels_out and nth_tile(cut, plan.batch, plan.size_out, number, &whole):
         tile = whole
         if line:
@@ -493,35 +624,41 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
         steps.length = pieces(positions_under(&tile, &block.box), AMX_STEPS)
         odd = False
         for tap in range(plan.taps):
-            shift = amx_tap(plan, &block, tap)
-            start[tap] = shift // 2 * AMX_SIDE * 4 + shift % 2 * amx_panel_bytes(cut)
-            odd |= shift % 2
+            shift[tap] = amx_tap(plan, &block, tap)
+            odd |= shift[tap] % 2
         pack_amx_output(plan, &block, &tile, group * plan.cout + row_from, cos, g_pitch, g)
         add_bias(plan, &whole, bias.channel, bias.channels, bias.totals)
+        if cut.merged:
+            pack_amx_input(plan, size_in, &block, &tile, group * plan.cin, plan.cin, x_pitch, x)
+            nonfinite = kernels.amx.replace_nonfinite(x, plan.cin * x_pitch)
         ahead.channels = 0
         if nth_tile(cut, plan.batch, plan.size_out, number + 1, &next):
             look_ahead(plan, &plan.view[CONV_GRAD_OUTPUT], plan.size_out, &next, group * plan.cout + row_from, cos,
-                       slivers * pieces(cos, AMX_SIDE) * plan.taps, &ahead)
+                       slivers * pieces(cos, AMX_SIDE) * taps, &ahead)
         for s in range(slivers):
-            count = min(<int64_t>AMX_SIDE, cis - s * AMX_SIDE)
-            pack_amx_input(plan, size_in, &block, &tile, group * plan.cin + ci_from + s * AMX_SIDE, count, x_pitch, x)
-            nonfinite = kernels.amx.replace_nonfinite(x, count * x_pitch)
-            kernels.pairs.of_pixels[0](x, x_pitch * 2, panel, AMX_SIDE * 4, x_pixels, count)
-            if odd:
-                kernels.pairs.of_pixels[0](x + 2, x_pitch * 2, panel + amx_panel_bytes(cut), AMX_SIDE * 4, x_pixels - 2, count)
+            column = from_column + s * AMX_SIDE
+            count = min(<int64_t>AMX_SIDE, all_columns - column)
+            if not cut.merged:
+                pack_amx_input(plan, size_in, &block, &tile, group * plan.cin + column, count, x_pitch, x)
+                nonfinite = kernels.amx.replace_nonfinite(x, count * x_pitch)
+            for c in range(count):
+                apart[c] = ((column + c) // plan.taps * x_pitch + shift[(column + c) % plan.taps]) * 2 if cut.merged else c * x_pitch * 2
+            kernels.pairs.of_pixels[0](x, apart, panel, AMX_SIDE * 4, steps.length * AMX_STEPS if cut.merged else x_pixels, count)
+            if odd and not cut.merged:
+                kernels.pairs.of_pixels[0](x + 2, apart, panel + amx_panel_bytes(cut), AMX_SIDE * 4, x_pixels - 2, count)
             co = 0
             while co < cos:
-                for tap in range(plan.taps):
+                for tap in range(taps):
                     go_ahead(&ahead)
-                    kernels.amx.multiply(&steps, g + co * g_pitch * 2, min(<int64_t>AMX_SIDE, cos - co), panel + start[tap], count,
-                                         sums + ((co * plan.taps + tap) * columns + s * AMX_SIDE) * 4, plan.taps * columns * 4, True)
+                    kernels.amx.multiply(
+                        &steps, g + co * g_pitch * 2, min(<int64_t>AMX_SIDE, cos - co),
+                        panel if cut.merged else panel + shift[tap] // 2 * AMX_SIDE * 4 + shift[tap] % 2 * amx_panel_bytes(cut), count,
+                        sums + ((co * taps + tap) * columns + s * AMX_SIDE) * 4, taps * columns * 4, True)
                 co += AMX_SIDE
             if nonfinite:
-                for c in range(count):
-                    add_nonfinite_input(plan, group, &whole, row_from, cos, ci_from + s * AMX_SIDE + c,
-                                        sums + (s * AMX_SIDE + c) * 4, columns)
+                add_nonfinite_columns(plan, group, &whole, row_from, cos, column, count, sums + s * AMX_SIDE * 4, columns)
         number += 1
-    amx_weight_elements(plan, group * plan.cout + row_from, cos, ci_from, cis, sums, columns, out_line, False)
+    amx_weight_elements(plan, group * plan.cout + row_from, cos, from_column, many, sums, columns, out_line, False)
     save_bias(plan, bias.channel, bias.channels, bias.totals)
     leave_float_state(float_state)
 

@@ -304,7 +304,13 @@ cdef void pack_pixel_pairs(const ConvPlan *plan, const ConvView *view, const int
     """bfloat16 as [pair of pixels][columns], of rows inside the tensor; a zero makes odd rows even."""
     cdef Box box = whole[0]
     cdef int64_t row_size = size[2], n, d, h, first, count, c, many, step
+    cdef int64_t apart[CONV_SLIVER]
+    cdef int64_t staged[16]
     cdef char *source
+    for c in range(channels):
+        apart[c] = c * view.channel
+    for c in range(16):
+        staged[c] = c * CONV_STAGE_LINE * 2
     if box.extent[2] % 2 == 0:
         merge_rows(view, size, &box, &row_size)
     step = box.step[2] * view.space[2]
@@ -313,7 +319,7 @@ cdef void pack_pixel_pairs(const ConvPlan *plan, const ConvView *view, const int
             for h in range(box.extent[1]):
                 source = row_part(view, size, row_size, &box, n, d, h).source + channel * view.channel
                 if step == 2:
-                    kernels.pairs.of_pixels[1](source, view.channel, to, columns * 4, box.extent[2], channels)
+                    kernels.pairs.of_pixels[1](source, apart, to, columns * 4, box.extent[2], channels)
                 first = 0 if step != 2 else box.extent[2]
                 while first < box.extent[2]:
                     count = min(<int64_t>CONV_STAGE, box.extent[2] - first)
@@ -322,8 +328,7 @@ cdef void pack_pixel_pairs(const ConvPlan *plan, const ConvView *view, const int
                         many = min(<int64_t>16, channels - c)
                         gather(kernels.convert[DTYPE_BF16][DTYPE_BF16], source + c * view.channel + first * step, step,
                                view.channel, count, many, stage, 2)
-                        kernels.pairs.of_pixels[1](stage, CONV_STAGE_LINE * 2, to + (first // 2 * columns + c) * 4, columns * 4,
-                                                count, many)
+                        kernels.pairs.of_pixels[1](stage, staged, to + (first // 2 * columns + c) * 4, columns * 4, count, many)
                         c += 16
                     first += CONV_STAGE
                 to += pieces(box.extent[2], 2) * columns * 4

@@ -54,6 +54,7 @@ ctypedef struct ConvView:
 ctypedef struct ConvCut:
     bint across                   # columns are pixels, side by side as they lie, and rows few channels
     bint amx                      # by AMX: rows and columns of both gradients change places (conv_amx.pxi)
+    bint merged                   # by AMX, few ci: its rows are (phase, ci), or its columns (ci, tap)
     bint pairs                    # steps are pairs of bfloat16; blocks and panels hold those
     bint shifted                  # a tap is a shift within a packed block; otherwise every tap is packed (im2col)
     int vectors                   # of a sliver

@@ -21,6 +21,7 @@ cdef enum:
     CONV_DOT_STEP = 64         # the largest stride that is taken apart into phases
     CONV_SHORT_IMAGE = 64      # fewer output pixels than this: panels span samples
     # both
+    CONV_SLIVER = 64           # columns of a sliver, at most
     CONV_ROWS = 8              # at least the rows of every register tile
     CONV_POSITIONS = 4096      # of a packed block, likewise
     CONV_STAGE = 256           # elements of a row on the stage, between conversion and transposition

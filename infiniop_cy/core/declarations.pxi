@@ -40,7 +40,7 @@ cdef extern from "../kernels/table.h" nogil:
         GemmTile line
         void (*of_planes)(const char *, const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t) noexcept nogil
         void (*of_channels)(const char *, int64_t, char *, const int64_t *, int64_t, int64_t) noexcept nogil
-        void (**of_pixels)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
+        void (**of_pixels)(const char *, const int64_t *, char *, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef struct GemmTiles:
         int lanes
         int most

@@ -101,7 +101,7 @@ inline void channel_pairs(const char *from, int64_t column, char *to, const int6
 
 // swapped: the earlier pixel in the upper half.
 template <bool swapped>
-void pixel_pairs(const char *from, int64_t column, char *to, int64_t row, int64_t pixels, int64_t channels) {
+void pixel_pairs(const char *from, const int64_t *column, char *to, int64_t row, int64_t pixels, int64_t channels) {
     for (int64_t c = 0; c < channels; c += 16)
         for (int64_t r = 0; 2 * r < pixels; r += 16) {
             const int here = pixels - 2 * r < 32 ? int(pixels - 2 * r) : 32, rows = (here + 1) / 2;
@@ -111,7 +111,7 @@ void pixel_pairs(const char *from, int64_t column, char *to, int64_t row, int64_
 #pragma GCC unroll 16
             for (int i = 0; i < 16; i++)
                 square[i] = i < columns ? (transpose_u32)_mm512_rol_epi32(
-                                              _mm512_maskz_loadu_epi16(inside, from + (c + i) * column + 4 * r), swapped * 16)
+                                              _mm512_maskz_loadu_epi16(inside, from + column[c + i] + 4 * r), swapped * 16)
                                         : transpose_u32{};
             transpose_square<16>(square);
 #pragma GCC unroll 16

@@ -82,9 +82,9 @@ struct BFloat16Pairs {
     // Pairs of channels: pair c of pixel r at to + place[r] + 4 * c; pixels are contiguous, channels `column` bytes apart,
     // after the last one comes a zero.
     void (*of_channels)(const char *from, int64_t column, char *to, const int64_t *place, int64_t pixels, int64_t channels);
-    // Pairs of pixels: pair r of channel c at to + r * row + 4 * c; after an odd last pixel comes a zero. [1]: the earlier
+    // Pairs of pixels: pair r of channel c, which is at from + column[c], at to + r * row + 4 * c; after an odd last pixel comes a zero. [1]: the earlier
     // pixel in the upper half.
-    void (*of_pixels[2])(const char *from, int64_t column, char *to, int64_t row, int64_t pixels, int64_t channels);
+    void (*of_pixels[2])(const char *from, const int64_t *column, char *to, int64_t row, int64_t pixels, int64_t channels);
 };
 
 // What an AMX product sums over, in bytes: `segments` stretches of `length` times 32 steps, a stretch beginning at
