@@ -242,7 +242,7 @@ cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, in
     cdef const ConvCut *cut = &plan.for_input
     cdef int64_t plane = amx_pitch(cut.positions), slivers = min(cut.task_slivers, cut.slivers - sliver_from)
     cdef int64_t ci_from = sliver_from * AMX_SIDE, channels = min(slivers * AMX_SIDE, plan.cin - ci_from)
-    cdef int64_t panel = amx_panel(plan), phases = phase_count(plan), p, q, co, count, positions, tap, taps, first, s, at, calls
+    cdef int64_t panel = amx_panel(plan), phases = phase_count(plan), p, q, co, count, positions, tap, taps, i, panels, s, at, calls
     cdef int64_t rows = channels * phases if cut.merged else channels, at_once = phases if cut.merged else 1
     cdef int64_t low[3]
     cdef int64_t base[3]
@@ -292,19 +292,18 @@ cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, in
             if not in_place or cut.channels < plan.cout:
                 pack_amx_block(plan, &block, group * plan.cout + co, count, b, plane, stage)
                 in_place = True
-            steps.segments = 0
-            for first in range(pieces(count, AMX_STEPS * panel)):
-                for tap in range(taps):
-                    if cut.merged:
-                        base[0] = low[0] + tap // (taps_box.extent[1] * taps_box.extent[2])
-                        base[1] = low[1] + tap // taps_box.extent[2] % taps_box.extent[1]
-                        base[2] = low[2] + tap % taps_box.extent[2]
-                    else:
-                        tap_base(plan, &phase, tap, base, k)
-                    a_segment[steps.segments] = amx_cell(plan, co // AMX_STEPS + first * panel,
-                                                         tap if cut.merged else phase.tap_offset + tap)
-                    b_segment[steps.segments] = (first * panel * AMX_STEPS // 2 * plane + tap_shift(&block, base, low)) * 4
-                    steps.segments += 1
+            panels = pieces(count, AMX_STEPS * panel)
+            steps.segments = panels * taps
+            for tap in range(taps):
+                if cut.merged:
+                    base[0] = low[0] + tap // (taps_box.extent[1] * taps_box.extent[2])
+                    base[1] = low[1] + tap // taps_box.extent[2] % taps_box.extent[1]
+                    base[2] = low[2] + tap % taps_box.extent[2]
+                else:
+                    tap_base(plan, &phase, tap, base, k)
+                for i in range(panels):
+                    a_segment[i * taps + tap] = amx_cell(plan, co // AMX_STEPS + i * panel, tap if cut.merged else phase.tap_offset + tap)
+                    b_segment[i * taps + tap] = (i * panel * AMX_STEPS // 2 * plane + tap_shift(&block, base, low)) * 4
             calls = phases // at_once * slivers * pieces(positions, AMX_SIDE)
             ahead.channels = 0
             if p == 0 and nth_tile(cut, plan.batch, size, number + 1, &next):

@@ -205,9 +205,20 @@ cdef void save_across(const ConvPlan *plan, int64_t group, const Phase *phase, c
     cdef int64_t item = plan.item, step = plan.stride[2] * out.space[2], ci, n, z, y, x, count
     cdef char *to
     cdef char *row
+    cdef bint narrow = plan.for_input.amx and step == itemsize_of(plan.dtype) and not plan.accumulate
     for ci in range(channels):
         for n in range(tile.samples):
             for z in range(tile.extent[0]):
+                if narrow:
+                    kernels.amx.narrow_rows(
+                        sums + (ci * pitch + (n * block.extent[0] + z) * block.extent[1] * block.extent[2]) * item,
+                        block.extent[2] * item,
+                        out.data + (tile.n + n) * out.n + (group * plan.cin + ci_from + ci) * out.channel
+                        + (phase.first[0] + (tile.first[0] + z) * plan.stride[0]) * out.space[0]
+                        + (phase.first[1] + tile.first[1] * plan.stride[1]) * out.space[1]
+                        + (phase.first[2] + tile.first[2] * plan.stride[2]) * out.space[2],
+                        plan.stride[1] * out.space[1], tile.extent[1], tile.extent[2])
+                    continue
                 for y in range(tile.extent[1]):
                     row = sums + (ci * pitch + ((n * block.extent[0] + z) * block.extent[1] + y) * block.extent[2]) * item
                     to = out.data + (tile.n + n) * out.n + (group * plan.cin + ci_from + ci) * out.channel \

@@ -47,6 +47,17 @@ void convert(const char *from, int64_t from_stride, char *to, int64_t to_stride,
             return;
 #endif
         }
+#if defined(__AVX512F__)
+        if constexpr (sizeof(To) == 2)
+            if (from_stride == sizeof(From) && to_stride == 2 * sizeof(To))  // every other element, no other touched
+                for (; i < n; i += 16) {
+                    alignas(32) To values[16];
+                    const int here = n - i < 16 ? int(n - i) : 16;
+                    narrow_vector(values, widen_some((const From *)from, i, n));
+                    _mm512_mask_storeu_epi16(to + i * to_stride, 0x55555555u & uint32_t((uint64_t(1) << 2 * here) - 1),
+                                             _mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)values)));
+                }
+#endif
     }
     for (; i < n; i++)
         write(to + i * to_stride, from_value<To>::of(to_compute(read<From>(from + i * from_stride))));
@@ -69,7 +80,20 @@ template <class T> void copy(const char *from, int64_t from_stride, char *to, in
         if (from_stride == 2 * sizeof(T)) return copy_every<T, 2>(from, (T *)to, n);
         if (from_stride == -2 * int64_t(sizeof(T))) return copy_every<T, -2>(from, (T *)to, n);
     }
-    for (int64_t i = 0; i < n; i++) write(to + i * to_stride, read<T>(from + i * from_stride));
+    int64_t i = 0;
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4)
+        if (from_stride == 4 && to_stride == 8)  // every other element, no other touched
+            for (; i < n; i += 16) {
+                const int here = n - i < 16 ? int(n - i) : 16;
+                const __m512i v = _mm512_maskz_loadu_epi32(__mmask16((1u << here) - 1), from + 4 * i);
+                const uint32_t some = 0x55555555u & uint32_t((uint64_t(1) << 2 * here) - 1);
+                _mm512_mask_storeu_epi32(to + 8 * i, __mmask16(some), _mm512_cvtepu32_epi64(_mm512_castsi512_si256(v)));
+                _mm512_mask_storeu_epi32(to + 8 * i + 64, __mmask16(some >> 16),
+                                         _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64(v, 1)));
+            }
+#endif
+    for (; i < n; i++) write(to + i * to_stride, read<T>(from + i * from_stride));
 }
 
 template <class From> constexpr void fill_convert_from(ConvertKernel *row) {

@@ -103,9 +103,9 @@ INFINIOP_INLINE f32v widen_vector(const float16 *p) { return widen_half(load<u16
 INFINIOP_INLINE f32v widen_bfloat16(u16v v) { return bits_as<f32v>(__builtin_convertvector(v, u32v) << 16); }
 INFINIOP_INLINE f32v widen_vector(const bfloat16 *p) { return widen_bfloat16(load<u16v>(p)); }
 // A vector of elements `first` and on of n, zeros behind them.
-template <class T> INFINIOP_INLINE compute_vector<T> widen_some(const T *p, int first, int n) {
+template <class T> INFINIOP_INLINE compute_vector<T> widen_some(const T *p, int64_t first, int64_t n) {
     constexpr int count = lanes<compute_vector<T>>::count;
-    const int here = n - first < 0 ? 0 : n - first < count ? n - first : count;
+    const int here = n - first < 0 ? 0 : n - first < count ? int(n - first) : count;
 #if defined(__AVX512F__)
     const __mmask16 some = __mmask16((1u << here) - 1);
     if constexpr (sizeof(T) == 8) return (f64v)_mm512_maskz_loadu_pd(__mmask8(some), p + first);

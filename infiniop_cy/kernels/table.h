@@ -105,6 +105,8 @@ struct AmxKernels {
                      int64_t c_row, int chain);
     // inf and NaN become 2^-100 of their sign; whether there were any.
     int (*replace_nonfinite)(char *values, int64_t n);
+    // Rows of n sums to bfloat16; rows are from_row and to_row bytes apart.
+    void (*narrow_rows)(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t n);
 };
 
 // sums[r] += sum over `lines` lines of `length` elements of g[i] * x[row[r] + i], r < count <= DOT_ROWS; from line to line
