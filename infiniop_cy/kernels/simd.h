@@ -59,7 +59,8 @@ template <> struct vector_of<double> { typedef f64v type; };
 template <class V> using scalar = typename lanes<V>::S;
 template <class V> using integer = typename lanes<V>::I;
 
-template <class V> INFINIOP_INLINE V splat(scalar<V> s) { return V{} + s; }
+// Minus 0 keeps every number, so that compilers make it one instruction, a load and no sum.
+template <class V> INFINIOP_INLINE V splat(scalar<V> s) { return s - V{}; }
 
 template <class To, class From> INFINIOP_INLINE To bits_as(From from) {
     static_assert(sizeof(To) == sizeof(From), "bits_as keeps the size");
