@@ -124,16 +124,22 @@ template <> struct transpose_block<uint16_t> {
 template <class T, class B, class Place>
 INFINIOP_INLINE void transpose_rows(const char *from, int64_t column, char *to, Place place, int64_t rows, int64_t columns) {
     constexpr int size = transpose_block<B>::size;
-    for (int64_t c = 0; c < columns; c += size)
-        for (int64_t r = 0; r < rows; r += size) {
-            const char *at = from + c * column + r * int64_t(sizeof(T));
-            char *there = to + c * int64_t(sizeof(T));
-            auto row = [there, r, place](int i) { return there + place(r + i); };
-            if (columns - c >= size && rows - r >= size) transpose_block<B>::run(at, column, row);
-            else
-                transpose_block<B>::some(at, column, row, rows - r < size ? int(rows - r) : size,
-                                         columns - c < size ? int(columns - c) : size);
-        }
+    auto square = [=](int64_t r, int64_t c) {
+        const char *at = from + c * column + r * int64_t(sizeof(T));
+        char *there = to + c * int64_t(sizeof(T));
+        auto row = [there, r, place](int i) { return there + place(r + i); };
+        if (columns - c >= size && rows - r >= size) transpose_block<B>::run(at, column, row);
+        else
+            transpose_block<B>::some(at, column, row, rows - r < size ? int(rows - r) : size,
+                                     columns - c < size ? int(columns - c) : size);
+    };
+    // Along the longer side, so that few streams of memory are open at a time.
+    if (columns > rows)
+        for (int64_t r = 0; r < rows; r += size)
+            for (int64_t c = 0; c < columns; c += size) square(r, c);
+    else
+        for (int64_t c = 0; c < columns; c += size)
+            for (int64_t r = 0; r < rows; r += size) square(r, c);
 }
 
 template <class T, class B>
