@@ -59,14 +59,14 @@ cdef int64_t plane_bits_bytes(const ConvPlan *plan) noexcept nogil:
 
 
 cdef int64_t plane_shared_bytes(const ConvPlan *plan) noexcept nogil:
-    return 2 * table_bytes(plan.taps) + plane_bits_bytes(plan)
+    return 2 * (2 * table_bytes(plan.taps) + plane_bits_bytes(plan))
 
 
 cdef int64_t plane_thread_bytes(const ConvPlan *plan) noexcept nogil:
     return scratch_bytes(plan, plane_elements(plan) + 2 * plane_margin(plan)) \
         + scratch_bytes(plan, plane_phases(plan) * plane_elements(plan) + 2 * plane_margin(plan)) \
-        + scratch_bytes(plan, plane_elements(plan)) + scratch_bytes(plan, plan.taps) \
-        + scratch_bytes(plan, plan.taps * PLANE_CHANNELS) + stage_bytes(plan)
+        + scratch_bytes(plan, plane_phases(plan) * plane_elements(plan)) + scratch_bytes(plan, plane_elements(plan)) \
+        + scratch_bytes(plan, plan.taps) + 2 * scratch_bytes(plan, plan.taps * PLANE_CHANNELS)
 
 
 cdef int64_t floor_divide(int64_t a, int64_t b) noexcept nogil:
@@ -201,93 +201,150 @@ cdef void save_taps(const ConvPlan *plan, int64_t co, const int64_t *order, cons
     move_weights(plan, 0, plan.taps, natural, w.data + co * w.n, False)
 
 
-cdef void plane_grad_input(const ConvPlan *plan, int64_t group, int64_t n, const PlaneTables *tables, char *scratch) noexcept nogil:
-    """One channel of one sample: each phase from the planes of grad_output."""
-    cdef int64_t vectors = plane_vectors(plan), co, phase, at, from_co = group * plan.cout, item = plan.item
+cdef bint plane_in_place(const ConvPlan *plan, const ConvView *view, const int64_t *size) noexcept nogil:
+    """Whether a channel of this tensor lies in memory as a flat plane lies in scratch, and kernels leave the rest alone."""
+    cdef int64_t next = plan.item
+    cdef int d
+    if plan.dtype != plan.compute or not kernels.stencil_in_place:
+        return False
+    for d in range(2, -1, -1):
+        if size[d] != plan.size_out[d] or plan.stride[d] != 1 or (size[d] > 1 and view.space[d] != next):
+            return False
+        next *= size[d]
+    return True
+
+
+cdef void prefetch_plane(const ConvPlan *plan, const ConvView *view, int64_t pixels, int64_t n, int64_t channel) noexcept nogil:
+    """As if the plane were contiguous; where it is not, it is little that is asked for in vain."""
+    cdef char *at = view.data + n * view.n + channel * view.channel
+    cdef char *end = at + pixels * itemsize_of(plan.dtype)
+    while at < end:
+        prefetch_line(at)
+        at += CONV_ALIGN
+
+
+cdef void save_phases(const ConvPlan *plan, int64_t group, int64_t n, char *sums, char *old) noexcept nogil:
+    """One channel of grad_input, phase by phase."""
     cdef int64_t first[3]
     cdef int64_t count[3]
-    cdef char *g = take(&scratch, scratch_bytes(plan, plane_elements(plan) + 2 * plane_margin(plan)))
-    cdef char *phases = take(&scratch, scratch_bytes(plan, plane_phases(plan) * plane_elements(plan) + 2 * plane_margin(plan)))
-    cdef char *old = take(&scratch, scratch_bytes(plan, plane_elements(plan)))
-    cdef char *natural = take(&scratch, scratch_bytes(plan, plan.taps))
-    cdef char *sums
-    cdef uint64_t float_state = enter_float_state()
-    g += plane_margin(plan) * item
-    for co in range(plan.cout):
-        load_taps(plan, &plan.view[CONV_WEIGHT], from_co + co, tables.order, natural, scratch)
-        load_output_plane(plan, n, from_co + co, g)
-        for phase in range(plane_phases(plan)):
-            at = tables.start[phase]
-            kernels.stencil[plan.compute](vectors, g, tables.shift + at, scratch + at * item, tables.start[phase + 1] - at,
-                                          tables.bits + at * vectors, vectors, phases + phase * plane_elements(plan) * item, co > 0)
+    cdef int64_t phase
     for phase in range(plane_phases(plan)):
         if not phase_pixels(plan, phase, first, count):
             continue
-        sums = phases + phase * plane_elements(plan) * item
         if plan.accumulate:
             load_plane(plan, &plan.view[CONV_GRAD_INPUT], plan.size_in, n, group, first, plan.stride, old)
             add_values(plan, old, sums, plan.pixels_out)
         save_plane(plan, n, group, first, count, sums)
-    leave_float_state(float_state)
+        sums += plane_elements(plan) * plan.item
 
 
-cdef void plane_grad_weight(const ConvPlan *plan, int64_t group, const PlaneTables *tables, char *scratch) noexcept nogil:
-    """The weights of one input channel: each sample's sum, added one after the other."""
-    cdef int64_t n, co, phase, one = plan.taps * plan.item, from_co = group * plan.cout
+cdef void plane_task(const ConvPlan *plan, int64_t group, int64_t from_n, int64_t to_n, const PlaneTables *back,
+                     const PlaneTables *forth, char *scratch) noexcept nogil:
+    """One input channel of some samples: grad_input (back is not NULL), each phase from the planes of grad_output; grad_weight
+    (forth is not NULL), each sample's sum, added one after the other."""
+    cdef const ConvView *out = &plan.view[CONV_GRAD_INPUT]
+    cdef const ConvView *gv = &plan.view[CONV_GRAD_OUTPUT]
+    cdef const ConvView *xv = &plan.view[CONV_INPUT]
+    cdef int64_t vectors = plane_vectors(plan), elements = plane_elements(plan), margin = plane_margin(plan), n, co, phase, at
+    cdef int64_t item = plan.item, from_co = group * plan.cout, phases = plane_phases(plan)
     cdef int64_t first[3]
     cdef int64_t count[3]
-    cdef char *g = take(&scratch, scratch_bytes(plan, plane_elements(plan) + 2 * plane_margin(plan)))
-    cdef char *x = take(&scratch, scratch_bytes(plan, plane_phases(plan) * plane_elements(plan) + 2 * plane_margin(plan)))
+    cdef bint g_in_place = plane_in_place(plan, gv, plan.size_out), x_in_place = plane_in_place(plan, xv, plan.size_in)
+    cdef bint out_in_place = plane_in_place(plan, out, plan.size_in) and not plan.accumulate
+    cdef char *g_scratch = take(&scratch, scratch_bytes(plan, elements + 2 * margin)) + margin * item
+    cdef char *x_scratch = take(&scratch, scratch_bytes(plan, phases * elements + 2 * margin)) + margin * item
+    cdef char *sums_scratch = take(&scratch, scratch_bytes(plan, phases * elements))
+    cdef char *old = take(&scratch, scratch_bytes(plan, elements))
     cdef char *natural = take(&scratch, scratch_bytes(plan, plan.taps))
-    cdef char *sums = scratch
+    cdef char *weights = take(&scratch, scratch_bytes(plan, plan.taps * PLANE_CHANNELS))
+    cdef char *products = scratch
+    cdef char *g = g_scratch
+    cdef char *x = x_scratch
+    cdef char *sums = sums_scratch
     cdef double totals[PLANE_CHANNELS]
-    cdef BiasShare bias = bias_share(plan, from_co, plan.cout, 0, 1, totals)
+    cdef BiasShare bias
     cdef uint64_t float_state = enter_float_state()
-    x += plane_margin(plan) * plan.item
-    memset(sums, 0, plan.cout * one)
-    for co in range(plan.cout):
-        if plan.accumulate:
-            load_taps(plan, &plan.view[CONV_GRAD_WEIGHT], from_co + co, tables.order, natural, sums + co * one)
-    for n in range(plan.batch):
-        add_sample_bias(plan, n, bias.channel, bias.channels, totals)
-        for phase in range(plane_phases(plan)):
-            phase_pixels(plan, phase, first, count)
-            if tables.start[phase] < tables.start[phase + 1]:
-                load_plane(plan, &plan.view[CONV_INPUT], plan.size_in, n, group, first, plan.stride,
-                           x + phase * plane_elements(plan) * plan.item)
+    if back != NULL:
         for co in range(plan.cout):
-            load_output_plane(plan, n, from_co + co, g)
-            kernels.stencil_dot[plan.compute](plane_vectors(plan), g, x, tables.shift, plan.taps, tables.bits,
-                                              plane_vectors(plan), sums + co * one)
-    for co in range(plan.cout):
-        save_taps(plan, from_co + co, tables.order, sums + co * one, natural)
-    save_bias(plan, bias.channel, bias.channels, totals)
+            load_taps(plan, &plan.view[CONV_WEIGHT], from_co + co, back.order, natural, weights + co * plan.taps * item)
+    if forth != NULL:
+        bias = bias_share(plan, from_co, plan.cout, 0, 1, totals)
+        memset(products, 0, plan.cout * plan.taps * item)
+        for co in range(plan.cout if plan.accumulate else 0):
+            load_taps(plan, &plan.view[CONV_GRAD_WEIGHT], from_co + co, forth.order, natural, products + co * plan.taps * item)
+    for n in range(from_n, to_n):
+        if forth != NULL:
+            if n + 1 < to_n:
+                prefetch_plane(plan, xv, plan.pixels_in, n + 1, group)
+            if x_in_place:
+                x = xv.data + n * xv.n + group * xv.channel
+            for phase in range(0 if x_in_place else phases):
+                phase_pixels(plan, phase, first, count)
+                if forth.start[phase] < forth.start[phase + 1]:
+                    load_plane(plan, xv, plan.size_in, n, group, first, plan.stride, x + phase * elements * item)
+        if back != NULL and out_in_place:
+            sums = out.data + n * out.n + group * out.channel
+        for co in range(plan.cout):
+            if n + 1 < to_n:
+                prefetch_plane(plan, gv, plan.pixels_out, n + 1, from_co + co)
+            if g_in_place:
+                g = gv.data + n * gv.n + (from_co + co) * gv.channel
+            else:
+                load_output_plane(plan, n, from_co + co, g)
+            for phase in range(phases if back != NULL else 0):
+                at = back.start[phase]
+                kernels.stencil[plan.compute](plan.pixels_out, g, back.shift + at, weights + (co * plan.taps + at) * item,
+                                              back.start[phase + 1] - at, back.bits + at * vectors, vectors,
+                                              sums + phase * elements * item, co > 0)
+            if forth != NULL:
+                kernels.stencil_dot[plan.compute](plan.pixels_out, g, x, forth.shift, plan.taps, forth.bits, vectors,
+                                                  products + co * plan.taps * item)
+        if back != NULL and not out_in_place:
+            save_phases(plan, group, n, sums, old)
+        if forth != NULL:
+            add_sample_bias(plan, n, bias.channel, bias.channels, totals)
+    if forth != NULL:
+        for co in range(plan.cout):
+            save_taps(plan, from_co + co, forth.order, products + co * plan.taps * item, natural)
+        save_bias(plan, bias.channel, bias.channels, totals)
     leave_float_state(float_state)
+
+
+cdef void run_plane_tasks(const ConvPlan *plan, const PlaneTables *back, const PlaneTables *forth, int64_t samples, char *scratch,
+                          int threads) noexcept nogil:
+    """Tasks number (group, part of the batch), each of at most so many samples."""
+    cdef int64_t parts = max(<int64_t>1, pieces(plan.batch, samples)), i  # no samples still make a grad_weight
+    if threads == 1:
+        for i in range(plan.groups * parts):
+            plane_task(plan, i // parts, i % parts * samples, min(plan.batch, (i % parts + 1) * samples), back, forth, scratch)
+        return
+    for i in prange(plan.groups * parts, schedule="static", num_threads=threads):
+        plane_task(plan, i // parts, i % parts * samples, min(plan.batch, (i % parts + 1) * samples), back, forth,
+                   scratch + omp_get_thread_num() * plan.thread_bytes)
+
+
+cdef void take_plane_tables(const ConvPlan *plan, bint of_input, char **shared, PlaneTables *tables) noexcept nogil:
+    tables.order = <int64_t *>take(shared, table_bytes(plan.taps))
+    tables.shift = <int64_t *>take(shared, table_bytes(plan.taps))
+    tables.bits = <uint16_t *>take(shared, plane_bits_bytes(plan))
+    fill_plane_tables(plan, of_input, tables)
 
 
 cdef void run_planes(const ConvPlan *plan, char *workspace, int threads) noexcept nogil:
-    """grad_input and grad_weight."""
+    """grad_input and grad_weight, together where there are channels enough to share among the threads."""
     cdef char *shared = workspace
     cdef char *scratch = workspace + plan.packed_bytes
-    cdef PlaneTables tables
-    cdef int64_t i
-    tables.order = <int64_t *>take(&shared, table_bytes(plan.taps))
-    tables.shift = <int64_t *>take(&shared, table_bytes(plan.taps))
-    tables.bits = <uint16_t *>take(&shared, plane_bits_bytes(plan))
-    if plan.view[CONV_GRAD_INPUT].data != NULL:
-        fill_plane_tables(plan, False, &tables)
-        if threads == 1:
-            for i in range(plan.groups * plan.batch):
-                plane_grad_input(plan, i // plan.batch, i % plan.batch, &tables, scratch)
-        else:
-            for i in prange(plan.groups * plan.batch, schedule="static", num_threads=threads):
-                plane_grad_input(plan, i // plan.batch, i % plan.batch, &tables,
-                                 scratch + omp_get_thread_num() * plan.thread_bytes)
-    if plan.view[CONV_GRAD_WEIGHT].data != NULL:
-        fill_plane_tables(plan, True, &tables)
-        if threads == 1:
-            for i in range(plan.groups):
-                plane_grad_weight(plan, i, &tables, scratch)
-        else:
-            for i in prange(plan.groups, schedule="static", num_threads=threads):
-                plane_grad_weight(plan, i, &tables, scratch + omp_get_thread_num() * plan.thread_bytes)
+    cdef bint with_input = plan.view[CONV_GRAD_INPUT].data != NULL, with_weight = plan.view[CONV_GRAD_WEIGHT].data != NULL
+    cdef int64_t all_samples = max(<int64_t>1, plan.batch)
+    cdef PlaneTables back, forth
+    if with_input:
+        take_plane_tables(plan, False, &shared, &back)
+    if with_weight:
+        take_plane_tables(plan, True, &shared, &forth)
+    if with_input and with_weight and (threads == 1 or plan.groups >= 8 * threads):
+        run_plane_tasks(plan, &back, &forth, all_samples, scratch, threads)
+        return
+    if with_input:
+        run_plane_tasks(plan, &back, NULL, pieces(all_samples, pieces(8 * threads, plan.groups)), scratch, threads)
+    if with_weight:
+        run_plane_tasks(plan, NULL, &forth, all_samples, scratch, threads)

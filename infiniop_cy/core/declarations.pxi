@@ -79,6 +79,7 @@ cdef extern from "../kernels/table.h" nogil:
         BFloat16Pairs pairs
         AmxKernels amx
         DotKernel *dot
+        bint stencil_in_place
         StencilKernel *stencil
         StencilDotKernel *stencil_dot
         SumKernel *sum_rows

@@ -118,11 +118,12 @@ typedef void (*DotKernel)(int64_t lines, int64_t length, const void *g, int64_t 
 
 // Flat planes under a kernel of `taps` weights: tap t of pixel i is pixel i + shift[t], inside the image if bit i of row t of
 // the bits is set (one uint16_t for each vector of pixels, bits_row from row to row). What lies outside may hold anything.
-// to[i] = or += (adding) sum over taps of weight[t] * from[i + shift[t]], for whole vectors.
-typedef void (*StencilKernel)(int64_t vectors, const void *from, const int64_t *shift, const void *weight, int64_t taps,
+// to[i] = or += (adding) sum over taps of weight[t] * from[i + shift[t]]. Whole vectors are read and written, but for tables
+// with stencil_in_place.
+typedef void (*StencilKernel)(int64_t pixels, const void *from, const int64_t *shift, const void *weight, int64_t taps,
                               const uint16_t *bits, int64_t bits_row, void *to, int adding);
 // sums[t] += sum over pixels of g[i] * x[i + shift[t]], an x outside counting as 0. One partial sum a lane, then a fixed tree.
-typedef void (*StencilDotKernel)(int64_t vectors, const void *g, const void *x, const int64_t *shift, int64_t taps,
+typedef void (*StencilDotKernel)(int64_t pixels, const void *g, const void *x, const int64_t *shift, int64_t taps,
                                  const uint16_t *bits, int64_t bits_row, void *sums);
 
 // The sum of rows of n elements, step and row bytes apart, in an order that depends on rows and n alone.
@@ -142,6 +143,7 @@ struct KernelTable {
     BFloat16Pairs pairs;
     AmxKernels amx;
     DotKernel dot[DTYPE_COUNT];                                   // F32, F64
+    bool stencil_in_place;                                        // stencils touch no pixel outside of a plane
     StencilKernel stencil[DTYPE_COUNT];                           // F32, F64
     StencilDotKernel stencil_dot[DTYPE_COUNT];                    // F32, F64
     SumKernel sum_rows[DTYPE_COUNT];                              // F16, BF16, F32, F64
