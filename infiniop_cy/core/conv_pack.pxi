@@ -87,6 +87,7 @@ cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const 
     """As [channel][position] of to_dtype, channels `plane` elements apart."""
     cdef Box box = whole[0]
     cdef ConvertKernel load = kernels.convert[from_dtype][to_dtype]
+    cdef PadKernel pad
     cdef int64_t row_size, c, n, d, h, z, item = itemsize_of(to_dtype), step, width, next, below
     cdef RowsPart part
     cdef char *first = to
@@ -107,8 +108,9 @@ cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const 
                 source = view.data + (box.n + n) * view.n + (channel + c) * view.channel + z * view.space[0] + part.at
                 memset(to, 0, part.top * width)
                 to += part.top * width
-                if from_dtype == to_dtype and step == item:
-                    kernels.pad_rows(source, next, to, width, part.rows, part.skip * item, part.inside * item, width)
+                if from_dtype == to_dtype and (step == item or (step == 8 and item == 4)):
+                    pad = kernels.pad_rows if step == item else kernels.pad_every_other
+                    pad(source, next, to, width, part.rows, part.skip * item, part.inside * item, width)
                     to += part.rows * width
                 else:
                     for h in range(part.rows):

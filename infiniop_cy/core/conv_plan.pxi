@@ -23,6 +23,7 @@ cdef enum:
     CONV_WORKSPACE = 11
 
     CONV_WORK = 1 << 21    # multiplications per gradient and thread; about 0.05 ms
+    CONV_LEAST_WORK = 64
     CONV_ALIGN = 64        # bytes; every piece of the workspace starts on a cache line
 
 cdef extern from *:
@@ -261,10 +262,12 @@ cdef int plan_conv(const ConvSpec *spec, Tensor **tensors, int threads, ConvPlan
 
 
 cdef int worthwhile_threads(const ConvPlan *plan, int threads) noexcept nogil:
-    """One for every CONV_WORK multiplications: waking threads costs microseconds, and milliseconds on a busy machine."""
+    """One for every CONV_WORK multiplications: waking threads costs microseconds, and milliseconds on a busy machine. An
+    output element of few multiplications counts as CONV_LEAST_WORK: moving it takes that long."""
     cdef int64_t work = plan.batch * plan.pixels_out  # fits: it counts elements of one channel
-    if mul_overflows(work, plan.groups * plan.cout, &work) or mul_overflows(work, plan.cin, &work) \
-            or mul_overflows(work, plan.taps, &work):
+    cdef int64_t each
+    if mul_overflows(plan.cin, plan.taps, &each) or mul_overflows(work, plan.groups * plan.cout, &work) \
+            or mul_overflows(work, max(<int64_t>CONV_LEAST_WORK, each), &work):
         return threads
     return <int>max(<int64_t>1, min(<int64_t>threads, work // CONV_WORK))
 

@@ -18,6 +18,7 @@ cdef extern from "../kernels/table.h" nogil:
     ctypedef void (*ConvertKernel)(const char *, int64_t, char *, int64_t, int64_t) noexcept nogil
     ctypedef void (*TransposeKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef void (*TransposeToKernel)(const char *, int64_t, char *, const int64_t *, int64_t, int64_t) noexcept nogil
+    ctypedef void (*PadKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef struct GemmSteps:
         int64_t segments
         int64_t length
@@ -74,7 +75,8 @@ cdef extern from "../kernels/table.h" nogil:
         ConvertKernel (*convert)[20]
         TransposeKernel *transpose
         TransposeToKernel *transpose_to
-        void (*pad_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t) noexcept nogil
+        PadKernel pad_rows
+        PadKernel pad_every_other
         GemmTiles *gemm
         BFloat16Pairs pairs
         AmxKernels amx

@@ -139,6 +139,7 @@ struct KernelTable {
     TransposeKernel transpose[DTYPE_COUNT];                       // F16, BF16, F32, F64
     TransposeToKernel transpose_to[DTYPE_COUNT];                  // BF16, F32, F64
     PadKernel pad_rows;
+    PadKernel pad_every_other;                                    // 4-byte elements, two apart in the source
     GemmTiles gemm[DTYPE_COUNT];                                  // F32, F64
     BFloat16Pairs pairs;
     AmxKernels amx;

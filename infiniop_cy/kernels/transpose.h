@@ -170,6 +170,32 @@ inline void pad_rows(const char *from, int64_t from_row, char *to, int64_t to_ro
 #endif
 }
 
+// The same for every other 4-byte element of the source.
+inline void pad_every_other(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t before,
+                            int64_t bytes, int64_t width) {
+#if defined(__AVX512F__)
+    const __m512i order = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    for (int64_t at = 0; at < width; at += 64) {
+        const uint64_t inside = bits_between((before - at) / 4, (before + bytes - at) / 4);  // negative ones are cut off
+        const __mmask16 all = __mmask16(bits_between(0, (width - at) / 4));
+        uint32_t source = 0;
+        for (int i = 0; i < 16; i++) source |= uint32_t(inside >> i & 1) << 2 * i;
+        for (int64_t r = 0; r < rows; r++) {
+            const char *here = from + r * from_row + 2 * (at - before);
+            const __m512i low = _mm512_maskz_loadu_epi32(__mmask16(source), here);
+            const __m512i high = _mm512_maskz_loadu_epi32(__mmask16(source >> 16), here + 64);
+            _mm512_mask_storeu_epi32(to + r * to_row + at, all, _mm512_permutex2var_epi32(low, order, high));
+        }
+    }
+#else
+    for (int64_t r = 0; r < rows; r++, to += to_row, from += from_row) {
+        __builtin_memset(to, 0, size_t(before));
+        for (int64_t i = 0; i < bytes; i += 4) __builtin_memcpy(to + before + i, from + 2 * i, 4);
+        __builtin_memset(to + before + bytes, 0, size_t(width - before - bytes));
+    }
+#endif
+}
+
 constexpr void fill_transpose(KernelTable &table) {
     table.transpose[DTYPE_F16] = transpose<uint16_t, uint16_t>;
     table.transpose[DTYPE_BF16] = transpose<uint16_t, uint16_t>;
@@ -179,6 +205,7 @@ constexpr void fill_transpose(KernelTable &table) {
     table.transpose_to[DTYPE_F32] = transpose_to<uint32_t, transpose_u32>;
     table.transpose_to[DTYPE_F64] = transpose_to<uint64_t, transpose_u64>;
     table.pad_rows = pad_rows;
+    table.pad_every_other = pad_every_other;
 }
 
 }  // namespace
