@@ -63,9 +63,9 @@ cdef bint cut_amx_input(ConvPlan *plan) noexcept nogil:
             return False
         one_pixel(&tile)
         union_block(plan, &tile, &block, low)
-        if block_positions_of(&block) > AMX_MOST_TAPS or 2 * plan.taps < block_positions_of(&block):
+        if one_sample(&block) > AMX_MOST_TAPS or 2 * plan.taps < one_sample(&block):
             return False  # taps too far apart
-        cut.taps = block_positions_of(&block)
+        cut.taps = one_sample(&block)
     for d in range(3):
         size[d] = pieces(max(<int64_t>1, plan.size_in[d]), plan.stride[d])
         span[d] = (plan.dilation[d] * (plan.kernel[d] - 1) + plan.stride[d] - 1) // plan.stride[d]  # of all phases
@@ -178,54 +178,6 @@ cdef bint pack_merged_weight(const ConvPlan *plan, int64_t group, int64_t half, 
     return nonfinite
 
 
-cdef void one_pixel(Box *tile) noexcept nogil:
-    cdef int d
-    tile.n, tile.samples = 0, 1
-    for d in range(3):
-        tile.first[d], tile.step[d], tile.extent[d] = 0, 1, 1
-
-
-cdef int64_t block_positions_of(const Box *block) noexcept nogil:
-    """Of one sample; more than any limit if they overflow."""
-    cdef int64_t positions = block.extent[0]
-    if mul_overflows(positions, block.extent[1], &positions) or mul_overflows(positions, block.extent[2], &positions):
-        return MAX_CHANNELS
-    return positions
-
-
-cdef void union_block(const ConvPlan *plan, const Box *tile, Box *block, int64_t *low) noexcept nogil:
-    """The grad_output positions that any phase reaches from a tile; low: the least tap_base along each axis."""
-    cdef Phase phase
-    cdef Box one
-    cdef int64_t one_low[3]
-    cdef int64_t high[3]
-    cdef int64_t number
-    cdef bint any_taps = False
-    cdef int d
-    block[0] = tile[0]
-    for d in range(3):
-        low[d] = 0
-        high[d] = tile.extent[d]
-    for number in range(phase_count(plan)):
-        make_phase(plan, number, &phase)
-        if not phase.tap_count:
-            continue
-        phase_block(plan, &phase, tile, &one, one_low)
-        for d in range(3):
-            high[d] = max(high[d], one_low[d] + one.extent[d]) if any_taps else one_low[d] + one.extent[d]
-            low[d] = min(low[d], one_low[d]) if any_taps else one_low[d]
-        any_taps = True
-    for d in range(3):
-        block.first[d] = tile.first[d] + low[d]
-        block.extent[d] = high[d] - low[d]
-
-
-cdef int64_t positions_under(const Box *tile, const Box *block) noexcept nogil:
-    """From the tile's first pixel to behind its last one, in the positions of a block."""
-    return (((tile.samples - 1) * block.extent[0] + tile.extent[0] - 1) * block.extent[1] + tile.extent[1] - 1) * block.extent[2] \
-        + tile.extent[2]
-
-
 cdef void pack_amx_block(const ConvPlan *plan, const Box *block, int64_t channel, int64_t channels, char *to, int64_t plane,
                          char *stage) noexcept nogil:
     """grad_output as [pair of co][position]; zeros up to AMX_STEPS co."""
@@ -329,17 +281,6 @@ cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, in
             save_across(plan, group, &phase, &part, &block, ci_from, channels, sums + q * channels * plane * 4, plane, stage)
         p += at_once
     leave_float_state(float_state)
-
-
-cdef bint phase_part(const Phase *phase, const Box *tile, Box *part) noexcept nogil:
-    """A tile of the phases' grid without what lies outside of this one; whether anything is left."""
-    cdef bint left = True
-    cdef int d
-    part[0] = tile[0]
-    for d in range(3):
-        part.extent[d] = min(tile.extent[d], phase.size[d] - tile.first[d])
-        left = left and part.extent[d] > 0
-    return left
 
 
 cdef void run_grad_input_amx(const ConvPlan *plan, char *workspace, int threads) noexcept nogil:

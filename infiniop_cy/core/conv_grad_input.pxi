@@ -108,6 +108,44 @@ cdef void phase_block(const ConvPlan *plan, const Phase *phase, const Box *tile,
         block.extent[d] -= low[d]
 
 
+cdef void union_block(const ConvPlan *plan, const Box *tile, Box *block, int64_t *low) noexcept nogil:
+    """The grad_output positions that any phase reaches from a tile; low: the least tap_base along each axis."""
+    cdef Phase phase
+    cdef Box one
+    cdef int64_t one_low[3]
+    cdef int64_t high[3]
+    cdef int64_t number
+    cdef bint any_taps = False
+    cdef int d
+    block[0] = tile[0]
+    for d in range(3):
+        low[d] = 0
+        high[d] = tile.extent[d]
+    for number in range(phase_count(plan)):
+        make_phase(plan, number, &phase)
+        if not phase.tap_count:
+            continue
+        phase_block(plan, &phase, tile, &one, one_low)
+        for d in range(3):
+            high[d] = max(high[d], one_low[d] + one.extent[d]) if any_taps else one_low[d] + one.extent[d]
+            low[d] = min(low[d], one_low[d]) if any_taps else one_low[d]
+        any_taps = True
+    for d in range(3):
+        block.first[d] = tile.first[d] + low[d]
+        block.extent[d] = high[d] - low[d]
+
+
+cdef bint phase_part(const Phase *phase, const Box *tile, Box *part) noexcept nogil:
+    """A tile of the phases' grid without what lies outside of this one; whether anything is left."""
+    cdef bint left = True
+    cdef int d
+    part[0] = tile[0]
+    for d in range(3):
+        part.extent[d] = min(tile.extent[d], phase.size[d] - tile.first[d])
+        left = left and part.extent[d] > 0
+    return left
+
+
 cdef int64_t tap_shift(const Box *block, const int64_t *base, const int64_t *low) noexcept nogil:
     """Positions of the block from a pixel at low to the one at base."""
     return ((base[0] - low[0]) * block.extent[1] + base[1] - low[1]) * block.extent[2] + base[2] - low[2]
@@ -244,36 +282,44 @@ cdef const GemmTile *across_tile(const ConvPlan *plan) noexcept nogil:
     return &kernels.gemm[plan.compute].flat
 
 
-cdef void grad_input_across(const ConvPlan *plan, int64_t group, int64_t phase_number, int64_t number, char *packed,
-                            bint nonfinite, char *scratch) noexcept nogil:
-    """One tile for few ci: they are the rows, and the columns are positions of the block, those between the pixels too."""
+cdef void grad_input_across(const ConvPlan *plan, int64_t group, int64_t number, char *packed, bint nonfinite,
+                            char *scratch) noexcept nogil:
+    """One tile, in all phases, for few ci: they are the rows, and the columns are positions of the block, those between the
+    pixels too."""
     cdef const ConvCut *cut = &plan.for_input
     cdef const ConvView *g = &plan.view[CONV_GRAD_OUTPUT]
     cdef const GemmTiles *tiles = &kernels.gemm[plan.compute]
     cdef const GemmTile *kernel = across_tile(plan)
     cdef int64_t item = plan.item, plane = plane_pitch(cut), pitch = across_pitch(plan), width = kernel.vectors * tiles.lanes
-    cdef int64_t units = 2 if cut.pairs else 1, co, count, tap, t, s, at, positions
+    cdef int64_t units = 2 if cut.pairs else 1, rows = cut.slivers * cut.columns, co, count, tap, t, s, at, p
     cdef int64_t low[3]
     cdef int64_t base[3]
     cdef int64_t k[3]
+    cdef int64_t size[3]
     cdef int64_t row[CONV_ROWS]
-    cdef Box tile, block
+    cdef Box tile, unit, reach, block, part
     cdef Phase phase
     cdef GemmSteps steps
     cdef char *b = take(&scratch, scratch_bytes(plan, plane * cut.channels + across_width(tiles)))
-    cdef char *sums = take(&scratch, scratch_bytes(plan, pitch * cut.slivers * cut.columns))
+    cdef char *sums = take(&scratch, scratch_bytes(plan, phase_count(plan) * pitch * rows))
     cdef char *stage = take(&scratch, stage_bytes(plan))
     cdef int64_t *a_segment = <int64_t *>take(&scratch, table_bytes(cut.taps))
     cdef int64_t *b_segment = <int64_t *>take(&scratch, table_bytes(cut.taps))
+    cdef char *sum
+    cdef int d
     cdef uint64_t float_state
-    make_phase(plan, phase_number, &phase)
-    if not nth_tile(cut, plan.batch, phase.size, number, &tile):
+    for d in range(3):
+        size[d] = pieces(plan.size_in[d], plan.stride[d])
+    if not nth_tile(cut, plan.batch, size, number, &tile):
         return
     float_state = enter_float_state()
-    phase_block(plan, &phase, &tile, &block, low)
-    positions = box_size(&block) - (block.extent[0] - tile.extent[0]) * block.extent[1] * block.extent[2] \
-        - (block.extent[1] - tile.extent[1]) * block.extent[2] - (block.extent[2] - tile.extent[2])
-    memset(sums, 0, pitch * cut.slivers * cut.columns * item)
+    one_pixel(&unit)
+    union_block(plan, &unit, &reach, low)
+    block = tile
+    for d in range(3):
+        block.first[d] += low[d]
+        block.extent[d] += reach.extent[d] - 1
+    memset(sums, 0, phase_count(plan) * pitch * rows * item)
     for t in range(CONV_ROWS):
         row[t] = units * t
     steps.a_segment, steps.b_segment = a_segment, b_segment
@@ -282,39 +328,49 @@ cdef void grad_input_across(const ConvPlan *plan, int64_t group, int64_t phase_n
     while co < plan.cout:
         count = min(cut.channels, plan.cout - co)
         steps.length = pieces(count, 2) if cut.pairs else count
-        if phase.tap_count and cut.pairs:
+        if cut.pairs:
             pack_pair_planes(g, plan.size_out, &block, group * plan.cout + co, count, b, plane, True, stage)
-        elif phase.tap_count:
+        else:
             pack_planes(plan.dtype, plan.compute, g, plan.size_out, &block, group * plan.cout + co, count, b, plane)
-        tap = 0
-        while tap < phase.tap_count:
-            steps.segments = min(cut.taps, phase.tap_count - tap)
-            for t in range(steps.segments):
-                tap_base(plan, &phase, tap + t, base, k)
-                a_segment[t] = t * steps.length * cut.columns * units
-                b_segment[t] = tap_shift(&block, base, low)
-            at = 0
-            while at < positions:
-                for s in range(cut.slivers):
-                    kernel.kernel(&steps, packed_panel(plan, packed, group, s, co)
-                                  + (phase.tap_offset + tap) * steps.length * cut.columns * item, row, b + at * item,
-                                  sums + (s * cut.columns * pitch + at) * item, pitch, False)
-                at += width
-            tap += cut.taps
+        for p in range(phase_count(plan)):
+            make_phase(plan, p, &phase)
+            if not phase_part(&phase, &tile, &part):
+                continue
+            sum = sums + p * pitch * rows * item
+            tap = 0
+            while tap < phase.tap_count:
+                steps.segments = min(cut.taps, phase.tap_count - tap)
+                for t in range(steps.segments):
+                    tap_base(plan, &phase, tap + t, base, k)
+                    a_segment[t] = t * steps.length * cut.columns * units
+                    b_segment[t] = tap_shift(&block, base, low)
+                at = 0
+                while at < positions_under(&part, &block):
+                    for s in range(cut.slivers):
+                        kernel.kernel(&steps, packed_panel(plan, packed, group, s, co)
+                                      + (phase.tap_offset + tap) * steps.length * cut.columns * item, row, b + at * item,
+                                      sum + (s * cut.columns * pitch + at) * item, pitch, False)
+                    at += width
+                tap += cut.taps
         co += cut.channels
-    if nonfinite:
-        add_nonfinite(plan, group, &phase, &tile, &block, 0, plan.cin, sums, 1, pitch)
-    save_across(plan, group, &phase, &tile, &block, 0, plan.cin, sums, pitch, stage)
+    for p in range(phase_count(plan)):
+        make_phase(plan, p, &phase)
+        if not phase_part(&phase, &tile, &part):
+            continue
+        sum = sums + p * pitch * rows * item
+        if nonfinite:
+            add_nonfinite(plan, group, &phase, &part, &block, 0, plan.cin, sum, 1, pitch)
+        save_across(plan, group, &phase, &part, &block, 0, plan.cin, sum, pitch, stage)
     leave_float_state(float_state)
 
 
 cdef void grad_input_task(const ConvPlan *plan, int64_t task, int64_t tiles, int64_t phases, char *packed, bint nonfinite,
                           char *scratch) noexcept nogil:
-    """Task number (group, slivers, phase, tile)."""
+    """Task number (group, slivers, phase, tile), or across (group, tile)."""
     cdef const ConvCut *cut = &plan.for_input
     cdef int64_t across = pieces(cut.slivers, cut.task_slivers), outer = task // (phases * tiles)
     if cut.across:
-        grad_input_across(plan, outer, task // tiles % phases, task % tiles, packed, nonfinite, scratch)
+        grad_input_across(plan, task // tiles, task % tiles, packed, nonfinite, scratch)
     else:
         grad_input_tile(plan, outer // across, task // tiles % phases, task % tiles, outer % across * cut.task_slivers, packed,
                         nonfinite, scratch)

@@ -13,6 +13,27 @@ cdef int64_t box_size(const Box *box) noexcept nogil:
     return box.samples * box.extent[0] * box.extent[1] * box.extent[2]
 
 
+cdef void one_pixel(Box *tile) noexcept nogil:
+    cdef int d
+    tile.n, tile.samples = 0, 1
+    for d in range(3):
+        tile.first[d], tile.step[d], tile.extent[d] = 0, 1, 1
+
+
+cdef int64_t one_sample(const Box *block) noexcept nogil:
+    """Of one sample; more than any limit if they overflow."""
+    cdef int64_t positions = block.extent[0]
+    if mul_overflows(positions, block.extent[1], &positions) or mul_overflows(positions, block.extent[2], &positions):
+        return MAX_CHANNELS
+    return positions
+
+
+cdef int64_t positions_under(const Box *tile, const Box *block) noexcept nogil:
+    """From the tile's first pixel to behind its last one, in the positions of a block."""
+    return (((tile.samples - 1) * block.extent[0] + tile.extent[0] - 1) * block.extent[1] + tile.extent[1] - 1) * block.extent[2] \
+        + tile.extent[2]
+
+
 cdef bint nth_tile(const ConvCut *cut, int64_t batch, const int64_t *size, int64_t number, Box *tile) noexcept nogil:
     """The tile of that number, of (batch, size) pixels; False if there are fewer."""
     cdef int64_t count

@@ -10,6 +10,8 @@ cdef enum:
     CONV_BLOCK = 1 << 16       # elements of a packed block, or about
     CONV_INPUT_COLUMNS = 256   # of a task
     CONV_ACROSS_PIXELS = 1792  # of a tile across
+    CONV_ACROSS_SUMS = 1 << 15 # elements, or about, of all phases
+    CONV_ACROSS_ROWS = 128     # of them
     # grad_weight
     CONV_WEIGHT_DEPTH = 1024   # output pixels of a tile: its steps
     CONV_WEIGHT_COLUMNS = 128  # of a task
@@ -93,7 +95,7 @@ cdef int64_t grad_input_tasks(const ConvPlan *plan) noexcept nogil:
     cdef const ConvCut *cut = &plan.for_input
     if cut.amx:
         return amx_input_tasks(plan)
-    return plan.groups * pieces(cut.slivers, cut.task_slivers) * phase_count(plan) * phase_tiles(plan)
+    return plan.groups * pieces(cut.slivers, cut.task_slivers) * (1 if cut.across else phase_count(plan)) * phase_tiles(plan)
 
 
 cdef int64_t phase_tiles(const ConvPlan *plan) noexcept nogil:
@@ -118,25 +120,28 @@ cdef void cut_grad_input(ConvPlan *plan) noexcept nogil:
     cdef int64_t size[3]
     cdef int64_t span[3]
     cdef int64_t one[3]
-    cdef int64_t block, tables, pixels
+    cdef int64_t block, tables, pixels, rows
     if cut_amx_input(plan):
         return
     for d in range(3):
         size[d] = pieces(max(<int64_t>1, plan.size_in[d]), plan.stride[d])
-        span[d] = plan.dilation[d] * (plan.kernel[d] - 1) // plan.stride[d]
+        span[d] = (plan.dilation[d] * (plan.kernel[d] - 1) + plan.stride[d] - 1) // plan.stride[d]  # of all phases
         one[d] = 1
     cut.channels = max(<int64_t>CONV_CHANNELS, CONV_FEW_TAPS // plan.taps)
     cut.channels = round_up(pieces(max(<int64_t>1, plan.cout), pieces(max(<int64_t>1, plan.cout), cut.channels)), 2)
     cut.taps = min(plan.taps, max(<int64_t>1, CONV_DEPTH // cut.channels))
     cut.across = 0 < plan.cin <= tiles.lanes  # few channels would leave lanes empty
-    if cut.across:
-        cut_pixels(size, plan.batch, CONV_ACROSS_PIXELS, cut)
-        cut.positions = block_positions(cut, one, span, CONV_POSITIONS)
-        cut.across = cut.positions <= CONV_POSITIONS
+    rows = 1
     if cut.across:
         cut.columns = tiles.line.rows if plan.cin == 1 else tiles.flat.rows
         cut.slivers = cut.task_slivers = pieces(plan.cin, cut.columns)
-    else:
+        rows = max(<int64_t>1, phase_count(plan) * cut.slivers * cut.columns)  # of sums
+        cut.across = rows <= CONV_ACROSS_ROWS
+    if cut.across:
+        cut_pixels(size, plan.batch, min(<int64_t>CONV_ACROSS_PIXELS, CONV_ACROSS_SUMS // rows), cut)
+        cut.positions = block_positions(cut, one, span, CONV_POSITIONS)
+        cut.across = cut.positions <= CONV_POSITIONS
+    if not cut.across:
         cut_columns(plan, plan.cin, CONV_INPUT_COLUMNS, cut)
         pixels = max(<int64_t>CONV_LEAST_PIXELS, min(<int64_t>CONV_PIXELS, CONV_BLOCK // cut.channels))
         cut_pixels(size, plan.batch, pixels, cut)
@@ -154,7 +159,7 @@ cdef void cut_grad_input(ConvPlan *plan) noexcept nogil:
     tables = 2 * table_bytes(cut.taps)
     if cut.across:
         cut.bytes = scratch_bytes(plan, plane_pitch(cut) * cut.channels + across_width(tiles)) \
-            + scratch_bytes(plan, across_pitch(plan) * cut.slivers * cut.columns) + stage_bytes(plan) + tables
+            + scratch_bytes(plan, across_pitch(plan) * rows) + stage_bytes(plan) + tables
     else:
         block = (cut.positions if cut.shifted else cut.pixels * cut.taps) * round_up(cut.channels, tiles.lanes)
         cut.bytes = scratch_bytes(plan, block) + scratch_bytes(plan, (cut.pixels + CONV_ROWS) * cut.task_slivers * cut.columns) \
