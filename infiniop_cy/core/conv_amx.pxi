@@ -366,6 +366,8 @@ cdef bint cut_amx_weight(ConvPlan *plan) noexcept nogil:
         cut.task_slivers = pieces(cut.task_slivers, 2)
     while plan.threads > 1 and cut.rows > AMX_SIDE and amx_weight_tasks(plan) % plan.threads and amx_weight_tasks(plan) < 4 * plan.threads:
         cut.rows = round_up(pieces(cut.rows, 2), AMX_SIDE)
+    if amx_weight_tasks(plan) < plan.threads and cut.rows > AMX_SIDE // 2:
+        cut.rows = round_up(pieces(cut.rows, 2), AMX_SIDE // 2)
     cut.amx = cut.shifted = True
     cut.bytes = amx_input_pitch(cut) * amx_input_channels(plan) * 2 + 2 * amx_panel_bytes(cut) + cut.rows * amx_output_pitch(cut) * 2 \
         + cut.rows * taps * cut.task_slivers * AMX_SIDE * 4 + table_bytes(plan.taps) + bias_bytes(cut.rows) \
