@@ -236,6 +236,41 @@ cdef void grad_input_tile(const ConvPlan *plan, int64_t group, int64_t phase_num
     leave_float_state(float_state)
 
 
+cdef void turn_across(const ConvPlan *plan, int64_t group, const Phase *phase, const Box *tile, const Box *block, int64_t ci_from,
+                      int64_t channels, const char *sums, int64_t pitch, char *stage) noexcept nogil:
+    """[ci][position] sums to grad_input, or added to it, where its channels lie side by side."""
+    cdef const ConvView *out = &plan.view[CONV_GRAD_INPUT]
+    cdef int64_t item = plan.item, lanes = kernels.gemm[plan.compute].lanes, step = plan.stride[2] * out.space[2]
+    cdef int64_t row, n, z, y, x, c, i, count, many
+    cdef char *to
+    cdef char *pixel
+    for row in range(tile.samples * tile.extent[0] * tile.extent[1]):
+        n, z, y = row // (tile.extent[0] * tile.extent[1]), row // tile.extent[1] % tile.extent[0], row % tile.extent[1]
+        to = out.data + (tile.n + n) * out.n + (group * plan.cin + ci_from) * out.channel \
+            + (phase.first[0] + (tile.first[0] + z) * plan.stride[0]) * out.space[0] \
+            + (phase.first[1] + (tile.first[1] + y) * plan.stride[1]) * out.space[1] \
+            + (phase.first[2] + tile.first[2] * plan.stride[2]) * out.space[2]
+        x = 0
+        while x < tile.extent[2]:
+            count = min(<int64_t>CONV_STAGE // 2, tile.extent[2] - x)
+            c = 0
+            while c < channels:
+                many = min(lanes, channels - c)
+                kernels.transpose[plan.compute](
+                    sums + (c * pitch + ((n * block.extent[0] + z) * block.extent[1] + y) * block.extent[2] + x) * item,
+                    pitch * item, stage, lanes * item, count, many)
+                if plan.for_input.amx and not plan.accumulate:
+                    kernels.amx.narrow_rows(stage, lanes * item, to + x * step + c * out.channel, step, count, many)
+                for i in range(0 if plan.for_input.amx and not plan.accumulate else count):
+                    pixel = stage + i * lanes * item
+                    if plan.accumulate:
+                        plan.load(to + (x + i) * step + c * out.channel, out.channel, stage + count * lanes * item, item, many)
+                        add_values(plan, stage + count * lanes * item, pixel, many)
+                    plan.save(pixel, item, to + (x + i) * step + c * out.channel, out.channel, many)
+                c += lanes
+            x += count
+
+
 cdef void save_across(const ConvPlan *plan, int64_t group, const Phase *phase, const Box *tile, const Box *block, int64_t ci_from,
                       int64_t channels, char *sums, int64_t pitch, char *stage) noexcept nogil:
     """[ci][position] sums to grad_input, or added to it."""
@@ -243,6 +278,9 @@ cdef void save_across(const ConvPlan *plan, int64_t group, const Phase *phase, c
     cdef int64_t item = plan.item, step = plan.stride[2] * out.space[2], ci, n, z, y, x, count
     cdef char *to
     cdef char *row
+    if out.channel == itemsize_of(plan.dtype) and step != out.channel and channels > 1:
+        turn_across(plan, group, phase, tile, block, ci_from, channels, sums, pitch, stage)
+        return
     cdef bint narrow = plan.for_input.amx and step == itemsize_of(plan.dtype) and not plan.accumulate
     for ci in range(channels):
         for n in range(tile.samples):

@@ -103,6 +103,28 @@ cdef RowsPart rows_part(const ConvView *view, const int64_t *size, int64_t row_s
     return part
 
 
+cdef void turn_planes(int dtype, const ConvView *view, const int64_t *size, const Box *box, const RowsPart *part,
+                      int64_t channel, int64_t channels, char *to, int64_t plane, int64_t item) noexcept nogil:
+    """Planes, `plane` bytes apart, of elements that lie side by side from channel to channel: rows are transposed."""
+    cdef int64_t n, d, h, z, c, width = box.extent[2] * item
+    cdef char *source
+    for n in range(box.samples):
+        for d in range(box.extent[0]):
+            z = box.first[0] + d * box.step[0]
+            source = view.data + (box.n + n) * view.n + channel * view.channel + z * view.space[0] + part.at
+            for h in range(box.extent[1]):
+                if not 0 <= z < size[0] or not part.top <= h < part.top + part.rows:
+                    for c in range(channels):
+                        memset(to + c * plane, 0, width)
+                else:
+                    for c in range(channels):
+                        memset(to + c * plane, 0, part.skip * item)
+                        memset(to + c * plane + (part.skip + part.inside) * item, 0, width - (part.skip + part.inside) * item)
+                    kernels.transpose[dtype](source + (h - part.top) * box.step[1] * view.space[1], box.step[2] * view.space[2],
+                                             to + part.skip * item, plane, channels, part.inside)
+                to += width
+
+
 cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const int64_t *size, const Box *whole,
                       int64_t channel, int64_t channels, char *to, int64_t plane) noexcept nogil:
     """As [channel][position] of to_dtype, channels `plane` elements apart."""
@@ -117,6 +139,9 @@ cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const 
     step, next, width = box.step[2] * view.space[2], box.step[1] * view.space[1], box.extent[2] * item
     part = rows_part(view, size, row_size, &box)
     below = box.extent[1] - part.top - part.rows
+    if from_dtype == to_dtype and view.channel == item and step != item and channels > 1:
+        turn_planes(from_dtype, view, size, &box, &part, channel, channels, to, plane * item, item)
+        return
     for c in range(channels):
         to = first + c * plane * item
         for n in range(box.samples):
@@ -157,6 +182,9 @@ cdef void pack_pair_planes(const ConvView *view, const int64_t *size, const Box 
     part = rows_part(view, size, row_size, &box)
     below = box.extent[1] - part.top - part.rows
     c = 0
+    if view.channel == 2 and step != 2 and not swapped:  # pairs lie side by side
+        turn_planes(DTYPE_F32, view, size, &box, &part, channel, channels // 2, to, plane * 4, 4)
+        c = channels // 2 * 2
     while c < channels:
         at = to + c // 2 * plane * 4
         for n in range(box.samples):

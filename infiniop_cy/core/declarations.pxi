@@ -30,6 +30,7 @@ cdef extern from "../kernels/table.h" nogil:
     ctypedef void (*StencilKernel)(int64_t, const void *, const int64_t *, const void *, int64_t, const uint16_t *, int64_t, void *, int) noexcept nogil
     ctypedef void (*StencilDotKernel)(int64_t, const void *, const void *, const int64_t *, int64_t, const uint16_t *, int64_t, void *) noexcept nogil
     ctypedef double (*SumKernel)(const char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
+    ctypedef void (*SumChannelsKernel)(const char *, int64_t, int64_t, int64_t, int64_t, int64_t, double *) noexcept nogil
     ctypedef bint (*AcceptsParameters)(const FormulaParameters *) noexcept nogil
     ctypedef struct GemmTile:
         int rows
@@ -84,6 +85,7 @@ cdef extern from "../kernels/table.h" nogil:
         bint stencil_in_place
         StencilKernel *stencil
         StencilDotKernel *stencil_dot
+        SumChannelsKernel *sum_channels
         SumKernel *sum_rows
     const KernelTable *const kernels "infiniop_kernels"
     const char *const chosen_isa "infiniop_isa"

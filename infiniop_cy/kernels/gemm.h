@@ -123,11 +123,33 @@ template <class T> double sum_rows(const char *from, int64_t step, int64_t row, 
     return part[0];
 }
 
+// The same for channels side by side, `pixel` bytes from pixel to pixel: vectors of channels.
+template <class T>
+void sum_channels(const char *from, int64_t pixel, int64_t row, int64_t rows, int64_t n, int64_t channels, double *sums) {
+    typedef compute_vector<T> V;
+    constexpr int count = lanes<V>::count;
+    for (int64_t c = 0; c < channels; c += count) {
+        V part[16] = {};
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t x = 0; x < n; x++) {
+                const T *at = (const T *)(from + r * row + x * pixel);
+                part[x % 16] += c + count <= channels ? widen_vector(at + c) : widen_some(at, c, channels);
+            }
+        for (int width = 8; width; width /= 2)
+            for (int j = 0; j < width; j++) part[j] += part[j + width];
+        for (int j = 0; j < count && c + j < channels; j++) sums[c + j] = part[0][j];
+    }
+}
+
 constexpr void fill_gemm(KernelTable &table) {
     table.gemm[DTYPE_F32] = gemm_tiles<f32v>();
     table.gemm[DTYPE_F64] = gemm_tiles<f64v>();
     table.dot[DTYPE_F32] = dot<f32v>;
     table.dot[DTYPE_F64] = dot<f64v>;
+    table.sum_channels[DTYPE_F16] = sum_channels<float16>;
+    table.sum_channels[DTYPE_BF16] = sum_channels<bfloat16>;
+    table.sum_channels[DTYPE_F32] = sum_channels<float>;
+    table.sum_channels[DTYPE_F64] = sum_channels<double>;
     table.sum_rows[DTYPE_F16] = sum_rows<float16>;
     table.sum_rows[DTYPE_BF16] = sum_rows<bfloat16>;
     table.sum_rows[DTYPE_F32] = sum_rows<float>;

@@ -128,6 +128,9 @@ typedef void (*StencilDotKernel)(int64_t pixels, const void *g, const void *x, c
 
 // The sum of rows of n elements, step and row bytes apart, in an order that depends on rows and n alone.
 typedef double (*SumKernel)(const char *from, int64_t step, int64_t row, int64_t rows, int64_t n);
+// The same sums of channels that lie side by side.
+typedef void (*SumChannelsKernel)(const char *from, int64_t step, int64_t row, int64_t rows, int64_t n, int64_t channels,
+                                  double *sums);
 
 struct KernelTable {
     const char *isa;
@@ -147,6 +150,7 @@ struct KernelTable {
     bool stencil_in_place;                                        // stencils touch no pixel outside of a plane
     StencilKernel stencil[DTYPE_COUNT];                           // F32, F64
     StencilDotKernel stencil_dot[DTYPE_COUNT];                    // F32, F64
+    SumChannelsKernel sum_channels[DTYPE_COUNT];                  // F16, BF16, F32, F64
     SumKernel sum_rows[DTYPE_COUNT];                              // F16, BF16, F32, F64
 };
 

@@ -115,8 +115,28 @@ template <> struct transpose_block<uint16_t> {
         for (int i = 0; i < size / 2; i++) store(row(2 * i + 1), odd[i]);
     }
     template <class Row> static void some(const char *from, int64_t column, Row row, int rows, int columns) {
+#if defined(__AVX512F__)
+        typedef transpose_u32 V;
+        const __mmask32 inside = __mmask32(bits_between(0, rows)), all = __mmask32(bits_between(0, columns));
+        V even[size / 2], odd[size / 2];
+#pragma GCC unroll 16
+        for (int i = 0; i < size / 2; i++) {
+            V a = (V)_mm512_maskz_loadu_epi16(2 * i < columns ? inside : 0, from + 2 * i * column);
+            V b = (V)_mm512_maskz_loadu_epi16(2 * i + 1 < columns ? inside : 0, from + (2 * i + 1) * column);
+            even[i] = (a & 0xffffu) | (b << 16);
+            odd[i] = (a >> 16) | (b & 0xffff0000u);
+        }
+        transpose_square<size / 2>(even);
+        transpose_square<size / 2>(odd);
+#pragma GCC unroll 16
+        for (int i = 0; i < size / 2; i++) {
+            if (2 * i < rows) _mm512_mask_storeu_epi16(row(2 * i), all, (__m512i)even[i]);
+            if (2 * i + 1 < rows) _mm512_mask_storeu_epi16(row(2 * i + 1), all, (__m512i)odd[i]);
+        }
+#else
         for (int r = 0; r < rows; r++)
             for (int c = 0; c < columns; c++) __builtin_memcpy(row(r) + 2 * c, from + c * column + 2 * r, 2);
+#endif
     }
 };
 
