@@ -11,6 +11,8 @@ def _way(name, facts, part):
     if facts["planes"]:
         return "planes", ("one input channel to a group, and grad_output at least as large as each phase of input: "
                           "a tap is one shift of a whole plane")
+    if part["amx"]:
+        return "AMX", _amx(name, facts, part, tile)
     channels = facts["cin" if name == "grad_input" else "cout"]
     if part["across"]:
         how = "rows of pixels" if name == "grad_input" else "dot products"
@@ -22,6 +24,14 @@ def _way(name, facts, part):
     reason = f"more than {part['positions_limit']} positions" if part["positions"] > part["positions_limit"] \
         else "more positions than they read"
     return "im2col", f"taps are packed one by one: the block that they reach has {reason}; {cut}"
+
+
+def _amx(name, facts, part, tile):
+    rows, columns, few = (("cin", "positions", "phases of the stride are rows too, since cin is small")
+                          if name == "grad_input" else ("cout", "cin", "taps are columns too, since cin is small"))
+    return (f"products of bfloat16 matrices, rows are {rows}, columns {columns}; taps are shifts within a packed block of "
+            f"{part['positions']} positions; tiles of {tile} pixels, {part['task_columns']} {'rows' if name == 'grad_input' else 'columns'} "
+            "a task" + (f"; {few}" if part["merged"] else ""))
 
 
 def conv_explanation(facts):
@@ -38,9 +48,11 @@ def conv_explanation(facts):
         more = []
         if not facts["planes"]:
             more.append(f"{part['tasks']} tasks")
-            if part.get("phases", 1) > 1:
+            if part.get("phases", 1) > 1 and not part["merged"]:
                 more.append(f"{part['phases']} phases of the stride")
-            if part.get("chain"):
+            if part["pairs"]:
+                more.append("pairs of bfloat16 by AVX512_BF16")
+            if part.get("chain") and not part["amx"]:
                 more.append("images are short: panels span samples, products are added one by one")
         lines.append(f"{name}: {way}; " + "; ".join([why, *more]))
     return "\n".join(lines)

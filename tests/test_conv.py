@@ -181,17 +181,25 @@ def test_16_bit_results_are_float32_ones_rounded_once(case, dtype, accumulate, r
 
 @each_case
 @each_dtype
-@pytest.mark.parametrize("where", ["grad_output", "input", "weight"])
+@pytest.mark.parametrize("where", ["grad_output", "input", "weight", "grad_output input weight"])
 def test_inf_and_nan_reach_what_they_touch(case, dtype, where, rng):
     """Weights' inf and NaN never meet padding; in grad_weight padding is a 0 like any other."""
     data = make_case(case, dtype, rng)
-    target = getattr(data, where)
-    for value in (np.inf, -np.inf, np.nan):
+    for target, value in product((getattr(data, name) for name in where.split()), (np.inf, -np.inf, np.nan)):
         if target.size:
             target.flat[rng.integers(target.size)] = value
     with np.errstate(invalid="ignore"):
         reference = reference_conv_backward(*data, *case.geometry)
     check_values(conv(case, data), reference, case)
+
+
+def test_inf_times_inf_is_inf(rng):
+    """Also where a weight's inf had to be kept from padding."""
+    data = make_case(CONV_CASES["2d-1x1"], "float32", rng)
+    for array in data:
+        array[...] = np.abs(array) + 1
+    data.grad_output[0, 0, 3, 3] = data.weight[0, 0, 0, 0] = np.inf
+    assert np.isposinf(conv(CONV_CASES["2d-1x1"], data).grad_input[0, 0]).all()
 
 
 # ---- parameters
@@ -360,7 +368,12 @@ WAYS = {"2d-depthwise": ("planes", "planes"), "depthwise-3d": ("planes", "planes
         "channels-over-tasks": ("blocks", "blocks"), "parallel-tiny-images": ("blocks", "blocks")}
 
 
-@pytest.mark.parametrize("name", WAYS)
+# bfloat16 on CPUs with AMX
+AMX_WAYS = {name: ("AMX", "AMX") for name in ("tall-image", "channels-over-tasks", "parallel-tiny-images",
+                                              "few-inputs-stride", "wide-3d", "deep", "stride-past-taps")}
+
+
+@pytest.mark.parametrize("name", WAYS | AMX_WAYS)
 @each_dtype
 def test_every_way_is_taken(name, dtype, rng, on_gpu):
     """Each way has a case among those that all tests above run."""
@@ -369,7 +382,9 @@ def test_every_way_is_taken(name, dtype, rng, on_gpu):
     if on_gpu:
         assert "GPU" in text
         return
-    for gradient, way in zip(GRADIENTS, WAYS[name]):
+    by_amx = (dtype, ISA) == ("bfloat16", "amx")
+    assert (text.count("since cin is small") == 2) == (by_amx and name == "few-inputs-stride")
+    for gradient, way in zip(GRADIENTS, (WAYS | AMX_WAYS if by_amx else WAYS).get(name, (None, None))):
         assert way is None or f"{gradient}: {way};" in text, text
     assert "threads: " in text
     assert "workspace: " in text

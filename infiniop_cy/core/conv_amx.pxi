@@ -73,6 +73,8 @@ cdef bint cut_amx_input(ConvPlan *plan) noexcept nogil:
     cut.columns = AMX_SIDE
     cut.slivers = pieces(plan.cin, AMX_SIDE)
     cut.task_slivers = min(cut.slivers, <int64_t>AMX_INPUT_CHANNELS // AMX_SIDE)
+    if cut.merged and plan.cout > AMX_BLOCK_CHANNELS:
+        return False
     cut.channels = min(plan.cout, max(AMX_BLOCK_CHANNELS // (amx_panel(plan) * AMX_STEPS), <int64_t>1) * amx_panel(plan) * AMX_STEPS)
     pixels = max(<int64_t>AMX_LEAST_PIXELS, min(<int64_t>AMX_PIXELS, AMX_INPUT_BYTES // (
         2 * cut.channels + 4 * cut.task_slivers * AMX_SIDE)))
@@ -194,7 +196,7 @@ cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, in
     cdef const ConvCut *cut = &plan.for_input
     cdef int64_t plane = amx_pitch(cut.positions), slivers = min(cut.task_slivers, cut.slivers - sliver_from)
     cdef int64_t ci_from = sliver_from * AMX_SIDE, channels = min(slivers * AMX_SIDE, plan.cin - ci_from)
-    cdef int64_t panel = amx_panel(plan), phases = phase_count(plan), p, q, co, count, positions, tap, taps, i, panels, s, at, calls
+    cdef int64_t panel = amx_panel(plan), phases = phase_count(plan), p, q, co, count, positions, tap, taps, cell, i, panels, s, at, calls
     cdef int64_t rows = channels * phases if cut.merged else channels, at_once = phases if cut.merged else 1
     cdef int64_t low[3]
     cdef int64_t base[3]
@@ -209,6 +211,7 @@ cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, in
     cdef char *stage = take(&scratch, stage_bytes(plan))
     cdef int64_t *a_segment = <int64_t *>take(&scratch, table_bytes(pieces(cut.channels, AMX_STEPS) * cut.taps))
     cdef int64_t *b_segment = <int64_t *>take(&scratch, table_bytes(pieces(cut.channels, AMX_STEPS) * cut.taps))
+    cdef char *sum
     cdef bint in_place = False
     cdef int d
     cdef uint64_t float_state
@@ -228,16 +231,22 @@ cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, in
     steps.a_down = cut.taps * amx_chunks(plan) * AMX_CELL
     steps.b_row = plane * 4
     steps.length = panel
+    if cut.merged:
+        pack_amx_block(plan, &block, group * plan.cout, plan.cout, b, plane, stage)
+        in_place = True
+        for i in range(pieces(plan.cout, 2)):  # inf and NaN must not meet the zeros of taps that a phase has not
+            if kernels.amx.has_nonfinite(b + i * plane * 4, 2 * box_size(&block)):
+                at_once = 1
     p = 0
     while p < phases:
         make_phase(plan, p, &phase)
-        if not phase_part(&phase, &tile, &part) and not cut.merged:
+        if not phase_part(&phase, &tile, &part) and at_once == 1:
             p += 1
             continue
-        positions = positions_under(&tile if cut.merged else &part, &block)
-        taps = cut.taps if cut.merged else phase.tap_count
+        positions = positions_under(&part if at_once == 1 else &tile, &block)
+        taps = phase.tap_count if at_once == 1 else cut.taps
         if not taps:
-            memset(sums, 0, plane * channels * 4)
+            memset(sums, 0, plane * rows * 4)
         co = 0
         while taps and co < plan.cout:
             count = min(cut.channels, plan.cout - co)
@@ -247,14 +256,15 @@ cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, in
             panels = pieces(count, AMX_STEPS * panel)
             steps.segments = panels * taps
             for tap in range(taps):
-                if cut.merged:
+                if at_once > 1:
                     base[0] = low[0] + tap // (taps_box.extent[1] * taps_box.extent[2])
                     base[1] = low[1] + tap // taps_box.extent[2] % taps_box.extent[1]
                     base[2] = low[2] + tap % taps_box.extent[2]
                 else:
                     tap_base(plan, &phase, tap, base, k)
+                cell = tap_shift(&taps_box, base, low) if cut.merged else phase.tap_offset + tap
                 for i in range(panels):
-                    a_segment[i * taps + tap] = amx_cell(plan, co // AMX_STEPS + i * panel, tap if cut.merged else phase.tap_offset + tap)
+                    a_segment[i * taps + tap] = amx_cell(plan, co // AMX_STEPS + i * panel, cell)
                     b_segment[i * taps + tap] = (i * panel * AMX_STEPS // 2 * plane + tap_shift(&block, base, low)) * 4
             calls = phases // at_once * slivers * pieces(positions, AMX_SIDE)
             ahead.channels = 0
@@ -272,13 +282,14 @@ cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, in
                                          sums + (s * AMX_SIDE * plane + at) * 4, plane * 4, co > 0)
                     at += AMX_SIDE
             co += cut.channels
-        for q in range(at_once):
-            make_phase(plan, p + q, &phase)
+        for q in range(p, p + at_once):
+            make_phase(plan, q, &phase)
             if not phase_part(&phase, &tile, &part):
                 continue
+            sum = sums + q * channels * plane * 4 if cut.merged else sums
             if nonfinite:
-                add_nonfinite(plan, group, &phase, &part, &block, ci_from, channels, sums + q * channels * plane * 4, 1, plane)
-            save_across(plan, group, &phase, &part, &block, ci_from, channels, sums + q * channels * plane * 4, plane, stage)
+                add_nonfinite(plan, group, &phase, &part, &block, ci_from, channels, sum, 1, plane)
+            save_across(plan, group, &phase, &part, &block, ci_from, channels, sum, plane, stage)
         p += at_once
     leave_float_state(float_state)
 

@@ -93,6 +93,14 @@ INFINIOP_INLINE void store_pixels(char *to, __m512i v, int64_t count) {
     else _mm512_mask_storeu_epi16(to, __mmask32((1u << count) - 1), v);
 }
 
+inline int has_nonfinite(const char *values, int64_t n) {
+    const __m512i exponent = _mm512_set1_epi16(0x7F80);
+    __mmask32 found = 0;
+    for (int64_t i = 0; i < n; i += 32)
+        found |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(load_pixels(values + 2 * i, n - i), exponent), exponent);
+    return found != 0;
+}
+
 inline int replace_nonfinite(char *values, int64_t n) {
     const __m512i exponent = _mm512_set1_epi16(0x7F80), sign = _mm512_set1_epi16(int16_t(0x8000));
     const __m512i tiny = _mm512_set1_epi16(0x0D80);  // 2^-100
@@ -122,7 +130,7 @@ inline void narrow_rows(const char *from, int64_t from_row, char *to, int64_t to
     }
 }
 
-constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, replace_nonfinite, narrow_rows}; }
+constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, has_nonfinite, replace_nonfinite, narrow_rows}; }
 #else
 constexpr void fill_amx(KernelTable &) {}
 #endif

@@ -103,6 +103,7 @@ struct AmxKernels {
     // c = a b, or c += a b (chain), for at most AMX_SIDE rows and columns; b and c go on to whole vectors of columns.
     void (*multiply)(const struct AmxSteps *, const void *a, int64_t rows, const void *b, int64_t columns, void *c,
                      int64_t c_row, int chain);
+    int (*has_nonfinite)(const char *values, int64_t n);
     // inf and NaN become 2^-100 of their sign; whether there were any.
     int (*replace_nonfinite)(char *values, int64_t n);
     // Rows of n sums to bfloat16; rows are from_row and to_row bytes apart.
