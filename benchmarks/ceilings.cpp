@@ -3,6 +3,10 @@
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
+#if defined(__AMX_BF16__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 // The memory's ceiling: out[i] = g[i] + s * x[i], the stores past the caches.
 static void part(const float *g, const float *x, float *out, int64_t n) {
@@ -63,3 +67,29 @@ template <class S> static double multiply_add(int64_t rounds, int threads) {
 }
 extern "C" double multiply_add_float(int64_t rounds, int threads) { return multiply_add<float>(rounds, threads); }
 extern "C" double multiply_add_double(int64_t rounds, int threads) { return multiply_add<double>(rounds, threads); }
+
+// The same for bfloat16 by AMX: four independent products of 16 x 32 by 32 x 16 matrices a round; 0 without AMX.
+extern "C" double multiply_add_bfloat16(int64_t rounds, int threads) {
+#if defined(__AMX_BF16__) && defined(__linux__)
+    if (syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */)) return 0;
+    struct alignas(64) { uint8_t palette, reserved[15]; uint16_t row_bytes[16]; uint8_t rows[16]; } shapes = {};
+    shapes.palette = 1;
+    for (int i = 0; i < 8; i++) shapes.row_bytes[i] = 64, shapes.rows[i] = 16;
+#pragma omp parallel num_threads(threads)
+    {
+        __asm__ volatile("" ::"m"(shapes));
+        _tile_loadconfig(&shapes);
+        for (int64_t i = 0; i < rounds; i++) {
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+        _tile_release();
+    }
+    return double(rounds) * 4 * 2 * 16 * 16 * 32 * threads;
+#else
+    (void)rounds, (void)threads;
+    return 0;
+#endif
+}

@@ -112,7 +112,7 @@ def contestants(case, data, mask, with_torch):
 def measure(options):
     import numpy as np
     from conv_shapes import FAMILIES
-    from timing import fma_peak, race
+    from timing import arithmetic_peak, race
 
     import infiniop_cy as iop
     from infiniop_cy.testing.conv import make_case
@@ -127,7 +127,7 @@ def measure(options):
             data = [make_case(case, dtype, rng, integers=False) for _ in range(SETS)]
             for part, count in ((part, count) for part in options.part.split(",") for count in threads):
                 flops = case.flops * sum(PARTS[part][:2]) + np.prod(case.shapes[0]).item() * PARTS[part][2]
-                row = Row(family, case.name, dtype, part, count, flops, fma_peak(count, dtype == "float64"))
+                row = Row(family, case.name, dtype, part, count, flops, arithmetic_peak(count, dtype))
                 with_torch = "torch" in options.peer
                 if with_torch:
                     import torch
@@ -147,7 +147,7 @@ def main():
     from bench import machine
     from report import geometric_mean
     print("torch: its median over ours. peak: of the float32 (float64) multiply-adds that the cores do in this run;\n"
-          "bfloat16 instructions do two at once.")
+          "for bfloat16, of AMX's products where the CPU has them.")
     print(COLUMNS)
     rows, ratios = [], defaultdict(list)
     for row in measure(options):

@@ -88,7 +88,7 @@ def ceilings():
             loaded = ctypes.CDLL(str(library))
             loaded.triad.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int64, ctypes.c_int]
             loaded.triad.restype = None
-            for function in (loaded.multiply_add_float, loaded.multiply_add_double):
+            for function in (loaded.multiply_add_float, loaded.multiply_add_double, loaded.multiply_add_bfloat16):
                 function.argtypes, function.restype = [ctypes.c_int64, ctypes.c_int], ctypes.c_double
             return loaded
     return None
@@ -102,14 +102,17 @@ def triad():
 best_rates = {}
 
 
-def fma_peak(threads, double=False):
-    """The most floating-point operations per second that so many threads have reached; None without a compiler."""
+def arithmetic_peak(threads, dtype="float32"):
+    """The most floating-point operations per second that so many threads have reached: multiply-adds of float32 or float64,
+    or bfloat16 products by AMX, else float32's. None without a compiler."""
     if not ceilings():
         return None
-    function = ceilings().multiply_add_double if double else ceilings().multiply_add_float
+    name = dtype if dtype == "float64" or dtype == "bfloat16" and ceilings().multiply_add_bfloat16(1, 1) else "float32"
+    function = {"float32": ceilings().multiply_add_float, "float64": ceilings().multiply_add_double,
+                "bfloat16": ceilings().multiply_add_bfloat16}[name]
     for _ in range(9):
         started = time.perf_counter()
         done = function(200_000, threads)
         rate = done / (time.perf_counter() - started)
-        best_rates[threads, double] = max(rate, best_rates.get((threads, double), 0))
-    return best_rates[threads, double]
+        best_rates[threads, name] = max(rate, best_rates.get((threads, name), 0))
+    return best_rates[threads, name]

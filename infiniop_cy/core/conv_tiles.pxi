@@ -123,6 +123,7 @@ cdef void cut_grad_input(ConvPlan *plan) noexcept nogil:
     cdef int64_t block, tables, pixels, rows
     if cut_amx_input(plan):
         return
+    cut.merged = False
     for d in range(3):
         size[d] = pieces(max(<int64_t>1, plan.size_in[d]), plan.stride[d])
         span[d] = (plan.dilation[d] * (plan.kernel[d] - 1) + plan.stride[d] - 1) // plan.stride[d]  # of all phases
@@ -190,6 +191,7 @@ cdef void cut_grad_weight(ConvPlan *plan) noexcept nogil:
     cdef int d
     if cut_amx_weight(plan):
         return
+    cut.merged = False
     for d in range(3):
         step[d] = plan.stride[d] // sample_step(plan, d)
         span[d] = (plan.kernel[d] - 1) * (plan.dilation[d] // sample_step(plan, d)) if plan.kernel[d] > 1 else 0
