@@ -103,11 +103,12 @@ best_rates = {}
 
 
 def arithmetic_peak(threads, dtype="float32"):
-    """The most floating-point operations per second that so many threads have reached: multiply-adds of float32 or float64,
-    or bfloat16 products by AMX, else float32's. None without a compiler."""
+    """The most floating-point operations per second that so many threads have reached: multiply-adds of float32 or
+    float64, or bfloat16 products by AMX, else float32's. None without a compiler."""
     if not ceilings():
         return None
-    name = dtype if dtype == "float64" or dtype == "bfloat16" and ceilings().multiply_add_bfloat16(1, 1) else "float32"
+    by_amx = dtype == "bfloat16" and ceilings().multiply_add_bfloat16(1, 1)
+    name = dtype if dtype == "float64" or by_amx else "float32"
     function = {"float32": ceilings().multiply_add_float, "float64": ceilings().multiply_add_double,
                 "bfloat16": ceilings().multiply_add_bfloat16}[name]
     for _ in range(9):

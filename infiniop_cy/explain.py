@@ -12,7 +12,7 @@ def _way(name, facts, part):
         return "planes", ("one input channel to a group, and grad_output at least as large as each phase of input: "
                           "a tap is one shift of a whole plane")
     if part["amx"]:
-        return "AMX", _amx(name, facts, part, tile)
+        return "AMX", _amx(name, part, tile)
     channels = facts["cin" if name == "grad_input" else "cout"]
     if part["across"]:
         how = "rows of pixels" if name == "grad_input" else "dot products"
@@ -26,12 +26,14 @@ def _way(name, facts, part):
     return "im2col", f"taps are packed one by one: the block that they reach has {reason}; {cut}"
 
 
-def _amx(name, facts, part, tile):
-    rows, columns, few = (("cin", "positions", "phases of the stride are rows too, since cin is small")
-                          if name == "grad_input" else ("cout", "cin", "taps are columns too, since cin is small"))
-    return (f"products of bfloat16 matrices, rows are {rows}, columns {columns}; taps are shifts within a packed block of "
-            f"{part['positions']} positions; tiles of {tile} pixels, {part['task_columns']} {'rows' if name == 'grad_input' else 'columns'} "
-            "a task" + (f"; {few}" if part["merged"] else ""))
+def _amx(name, part, tile):
+    if name == "grad_input":
+        rows, columns, task, few = "cin", "positions", "rows", "phases of the stride"
+    else:
+        rows, columns, task, few = "cout", "cin", "columns", "taps"
+    why = (f"products of bfloat16 matrices, rows are {rows}, columns {columns}; taps are shifts in a packed block of "
+           f"{part['positions']} positions; tiles of {tile} pixels, {part['task_columns']} {task} a task")
+    return why + (f"; {few} are {task} too, since cin is small" if part["merged"] else "")
 
 
 def conv_explanation(facts):
