@@ -229,7 +229,7 @@ cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, in
     steps.a_segment, steps.b_segment = a_segment, b_segment
     steps.a_row, steps.a_step = AMX_STEPS * 2, AMX_CELL
     steps.a_down = cut.taps * amx_chunks(plan) * AMX_CELL
-    steps.b_row = plane * 4
+    steps.b_row, steps.b_right, steps.c_right = plane * 4, AMX_SIDE // 2 * 4, AMX_SIDE // 2 * 4
     steps.length = panel
     if cut.merged:
         pack_amx_block(plan, &block, group * plan.cout, plan.cout, b, plane, stage)
@@ -381,7 +381,7 @@ cdef bint cut_amx_weight(ConvPlan *plan) noexcept nogil:
         cut.rows = round_up(pieces(cut.rows, 2), AMX_SIDE // 2)
     cut.amx = cut.shifted = True
     cut.bytes = amx_input_pitch(cut) * amx_input_channels(plan) * 2 + 2 * amx_panel_bytes(cut) + cut.rows * amx_output_pitch(cut) * 2 \
-        + cut.rows * taps * cut.task_slivers * AMX_SIDE * 4 + table_bytes(plan.taps) + bias_bytes(cut.rows) \
+        + cut.rows * taps * cut.task_slivers * AMX_SIDE * 4 + 2 * table_bytes(plan.taps) + bias_bytes(cut.rows) \
         + round_up(plan.taps * AMX_SIDE * 4, CONV_ALIGN)
     return True
 
@@ -539,16 +539,17 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
     cdef int64_t taps = 1 if cut.merged else plan.taps, all_columns = plan.cin * plan.taps // taps
     cdef int64_t many = min(columns, all_columns - from_column)
     cdef int64_t x_pixels = cut.phases * cut.positions + AMX_STEPS, x_pitch = amx_input_pitch(cut), g_pitch = amx_output_pitch(cut)
-    cdef int64_t number = 0, s, count, tap, co, c, column
+    cdef int64_t number = 0, s, count, tap, many_taps, co, c, column
     cdef int64_t size_in[3]
     cdef int64_t apart[AMX_COLUMNS]
     cdef int64_t zero = 0
-    cdef bint line = rows_in_line(plan), odd, nonfinite = False
+    cdef bint line = rows_in_line(plan), odd, two_taps, nonfinite = False
     cdef char *x = take(&scratch, x_pitch * amx_input_channels(plan) * 2)
     cdef char *panel = take(&scratch, 2 * amx_panel_bytes(cut))
     cdef char *g = take(&scratch, cut.rows * g_pitch * 2)
     cdef char *sums = take(&scratch, cut.rows * taps * cut.task_slivers * AMX_SIDE * 4)
     cdef int64_t *shift = <int64_t *>take(&scratch, table_bytes(plan.taps))
+    cdef int64_t *start = <int64_t *>take(&scratch, table_bytes(plan.taps))
     cdef char *out_line = take(&scratch, round_up(plan.taps * AMX_SIDE * 4, CONV_ALIGN))
     cdef BiasShare bias = bias_share(plan, group * plan.cout + row_from, cos, sliver_from // cut.task_slivers,
                                      pieces(cut.slivers, cut.task_slivers), <double *>scratch)
@@ -564,7 +565,7 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
         size_in[2], size_in[1] = size_in[1] * size_in[2], 1
     steps.segments, steps.a_segment, steps.b_segment = 1, &zero, &zero
     steps.a_row, steps.a_down, steps.a_step = g_pitch * 2, g_pitch * 32, AMX_STEPS * 2
-    steps.b_row = AMX_SIDE * 4
+    steps.b_row, steps.b_right, steps.c_right = AMX_SIDE * 4, AMX_SIDE // 2 * 4, AMX_SIDE // 2 * 4
     memset(sums, 0, cos * taps * columns * 4)
     if plan.accumulate:
         amx_weight_elements(plan, group * plan.cout + row_from, cos, from_column, many, sums, columns, out_line, True)
@@ -578,6 +579,7 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
         odd = False
         for tap in range(plan.taps):
             shift[tap] = amx_tap(plan, &block, tap)
+            start[tap] = 0 if cut.merged else shift[tap] // 2 * AMX_SIDE * 4 + shift[tap] % 2 * amx_panel_bytes(cut)
             odd |= shift[tap] % 2
         pack_amx_output(plan, &block, &tile, group * plan.cout + row_from, cos, g_pitch, g)
         add_bias(plan, &whole, bias.channel, bias.channels, bias.totals)
@@ -599,14 +601,20 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
             kernels.pairs.of_pixels[0](x, apart, panel, AMX_SIDE * 4, steps.length * AMX_STEPS if cut.merged else x_pixels, count)
             if odd and not cut.merged:
                 kernels.pairs.of_pixels[0](x + 2, apart, panel + amx_panel_bytes(cut), AMX_SIDE * 4, x_pixels - 2, count)
+            two_taps = count <= AMX_SIDE // 2 and taps > 1  # few columns: those of the next tap beside them
+            steps.c_right = columns * 4 if two_taps else AMX_SIDE // 2 * 4
             co = 0
             while co < cos:
-                for tap in range(taps):
+                tap = 0
+                while tap < taps:
                     go_ahead(&ahead)
-                    kernels.amx.multiply(
-                        &steps, g + co * g_pitch * 2, min(<int64_t>AMX_SIDE, cos - co),
-                        panel if cut.merged else panel + shift[tap] // 2 * AMX_SIDE * 4 + shift[tap] % 2 * amx_panel_bytes(cut), count,
-                        sums + ((co * taps + tap) * columns + s * AMX_SIDE) * 4, taps * columns * 4, True)
+                    many_taps = min(taps - tap, <int64_t>(2 if two_taps else 1))
+                    if two_taps and many_taps == 2:
+                        steps.b_right = start[tap + 1] - start[tap]
+                    kernels.amx.multiply(&steps, g + co * g_pitch * 2, min(<int64_t>AMX_SIDE, cos - co), panel + start[tap],
+                                         many_taps * AMX_SIDE // 2 if two_taps else count,
+                                         sums + ((co * taps + tap) * columns + s * AMX_SIDE) * 4, taps * columns * 4, True)
+                    tap += many_taps
                 co += AMX_SIDE
             if nonfinite:
                 add_nonfinite_columns(plan, group, &whole, row_from, cos, column, count, sums + s * AMX_SIDE * 4, columns)

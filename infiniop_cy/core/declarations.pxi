@@ -61,6 +61,8 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t a_down
         int64_t a_step
         int64_t b_row
+        int64_t b_right
+        int64_t c_right
     enum:
         AMX_SIDE, AMX_STEPS
     ctypedef struct AmxKernels:

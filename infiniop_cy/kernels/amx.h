@@ -30,7 +30,7 @@ struct alignas(64) TileShapes {
 // c in tiles 0 to 3, two rows and two columns of them; a in 4 and 5, b in 6 and 7.
 template <int rows, int columns>
 INFINIOP_INLINE void multiply_tiles(const AmxSteps *steps, const char *a_, const char *b_, char *c, int64_t c_row, int chain) {
-    const int64_t right = 64, down = 16 * c_row;
+    const int64_t right = steps->c_right, down = 16 * c_row;
     if (chain) {
         load_tile<0>(c, c_row);
         if (columns > 1) load_tile<1>(c + right, c_row);
@@ -42,13 +42,13 @@ INFINIOP_INLINE void multiply_tiles(const AmxSteps *steps, const char *a_, const
         if (rows > 1) zero_tile<2>();
         if (rows > 1 && columns > 1) zero_tile<3>();
     }
-    const int64_t a_row = steps->a_row, a_down = steps->a_down, b_row = steps->b_row;
+    const int64_t a_row = steps->a_row, a_down = steps->a_down, b_row = steps->b_row, b_right = steps->b_right;
     for (int64_t s = 0; s < steps->segments; s++) {
         const char *a = a_ + steps->a_segment[s], *b = b_ + steps->b_segment[s];
         for (int64_t k = 0; k < steps->length; k++, a += steps->a_step, b += 16 * b_row) {
             load_tile<4>(a, a_row);
             load_tile<6>(b, b_row);
-            if (columns > 1) load_tile<7>(b + right, b_row);
+            if (columns > 1) load_tile<7>(b + b_right, b_row);
             if (rows > 1) load_tile<5>(a + a_down, a_row);
             multiply_tile<0, 4, 6>();
             if (columns > 1) multiply_tile<1, 4, 7>();

@@ -89,11 +89,12 @@ struct BFloat16Pairs {
 
 // What an AMX product sums over, in bytes: `segments` stretches of `length` times 32 steps, a stretch beginning at
 // a + a_segment and b + b_segment. a: rows a_row apart, the 17th a_down after the first, 32 steps after each other,
-// then a_step further. b: rows of columns, b_row apart, each holding two steps of every column.
+// then a_step further. b: rows of columns, b_row apart, each holding two steps of every column, the 17th b_right (in c,
+// c_right) after the first.
 struct AmxSteps {
     int64_t segments, length;
     const int64_t *a_segment, *b_segment;
-    int64_t a_row, a_down, a_step, b_row;
+    int64_t a_row, a_down, a_step, b_row, b_right, c_right;
 };
 
 enum { AMX_SIDE = 32, AMX_STEPS = 32 };  // rows and columns of one call at most, steps of one instruction
