@@ -183,7 +183,7 @@ CONV_CASES = {case.name: case for case in (
     ConvCase("channels-over-tasks", 1, 1, 300, 280, (3, 4), (2, 2)),
     ConvCase("few-inputs-stride", 2, 1, 3, 20, (21, 18), (7, 5), 2, (3, 2)),
     ConvCase("wide-3d", 2, 2, 24, 40, (5, 6, 9), (3, 1, 3), (2, 1, 3), (1, 0, 2), (1, 2, 1)),
-    ConvCase("deep", 2, 1, 33, 1090, (5, 4), (2, 2), 2),  # more output channels than are packed at once
+    ConvCase("deep", 2, 1, 9, 1090, (2, 4), (1, 2), (1, 2)),  # more output channels than are packed at once
     ConvCase("stride-past-taps", 2, 1, 10, 12, (9, 8), (1, 1), 2, 1),  # no tap reaches the first phase
     # enough work for seven threads and more, and several tasks of each gradient
     ConvCase("parallel", 2, 2, 64, 96, (20, 20), (3, 3), 1, 1),
