@@ -54,7 +54,7 @@ def conv_explanation(facts):
                 more.append(f"{part['phases']} phases of the stride")
             if part["pairs"]:
                 more.append("pairs of bfloat16 by AVX512_BF16")
-            if part.get("chain") and not part["amx"]:
+            if part.get("chain"):
                 more.append("images are short: panels span samples, products are added one by one")
         lines.append(f"{name}: {way}; " + "; ".join([why, *more]))
     return "\n".join(lines)

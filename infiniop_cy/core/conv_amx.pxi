@@ -52,20 +52,20 @@ cdef bint cut_amx_input(ConvPlan *plan) noexcept nogil:
     cdef int64_t one[3]
     cdef int64_t low[3]
     cdef int64_t pixels
-    cdef Box tile, block
+    cdef Box reach
     cdef int d
     if not suits_amx(plan):
         return False
+    cut.amx = True
     cut.taps = plan.taps
     cut.merged = plan.cin < AMX_LEAST_CHANNELS
     if cut.merged:
         if max(phase_count(plan), plan.cin) > AMX_SIDE or plan.cin * phase_count(plan) > AMX_SIDE:
             return False
-        one_pixel(&tile)
-        union_block(plan, &tile, &block, low)
-        if one_sample(&block) > AMX_MOST_TAPS or 2 * plan.taps < one_sample(&block):
+        phases_reach(plan, &reach, low)
+        if one_sample(&reach) > AMX_MOST_TAPS or 2 * plan.taps < one_sample(&reach):
             return False  # taps too far apart
-        cut.taps = one_sample(&block)
+        cut.taps = one_sample(&reach)
     for d in range(3):
         size[d] = pieces(max(<int64_t>1, plan.size_in[d]), plan.stride[d])
         span[d] = (plan.dilation[d] * (plan.kernel[d] - 1) + plan.stride[d] - 1) // plan.stride[d]  # of all phases
@@ -79,23 +79,19 @@ cdef bint cut_amx_input(ConvPlan *plan) noexcept nogil:
     pixels = max(<int64_t>AMX_LEAST_PIXELS, min(<int64_t>AMX_PIXELS, AMX_INPUT_BYTES // (
         2 * cut.channels + 4 * cut.task_slivers * AMX_SIDE)))
     cut_pixels(size, plan.batch, pixels, cut)
-    while plan.threads > 1 and pixels > AMX_LEAST_PIXELS and amx_input_tasks(plan) < 4 * plan.threads:
+    while plan.threads > 1 and pixels > AMX_LEAST_PIXELS and grad_input_tasks(plan) < 4 * plan.threads:
         pixels //= 2
         cut_pixels(size, plan.batch, pixels, cut)
-    while plan.threads > 1 and cut.task_slivers > 1 and amx_input_tasks(plan) < 2 * plan.threads:
+    while plan.threads > 1 and cut.task_slivers > 1 and grad_input_tasks(plan) < 2 * plan.threads:
         cut.task_slivers = pieces(cut.task_slivers, 2)
     cut.positions = block_positions(cut, one, span, CONV_POSITIONS)
     if cut.positions > CONV_POSITIONS or cut.positions > plan.taps * cut.pixels + 3 * AMX_SIDE:
         return False
-    cut.amx = cut.shifted = True
+    cut.shifted = True
     cut.bytes = amx_pitch(cut.positions) * (round_up(cut.channels, AMX_STEPS) // 2 + cut.task_slivers * AMX_SIDE) * 4 \
         + 4 * AMX_SIDE * 4 + 2 * table_bytes(pieces(cut.channels, AMX_STEPS) * cut.taps) + stage_bytes(plan)
     cut.bytes = max(cut.bytes, table_bytes(16 * plan.taps) + round_up(AMX_STEPS * 16 * plan.taps * 2, CONV_ALIGN))
     return True
-
-
-cdef int64_t amx_input_tasks(const ConvPlan *plan) noexcept nogil:
-    return plan.groups * pieces(plan.for_input.slivers, plan.for_input.task_slivers) * phase_tiles(plan)
 
 
 cdef int64_t amx_packed_bytes(const ConvPlan *plan) noexcept nogil:
@@ -153,26 +149,25 @@ cdef bint pack_amx_weight(const ConvPlan *plan, int64_t group, int64_t half, int
 
 
 cdef bint pack_merged_weight(const ConvPlan *plan, int64_t group, int64_t half, int64_t chunk, char *packed) noexcept nogil:
-    """The same for 16 of (phase, ci), with zeros under taps that a phase has not. A tap is a position of union_block."""
+    """The same for 16 of (phase, ci), with zeros under taps that a phase has not. A tap is a position of phases_reach."""
     cdef const ConvView *w = &plan.view[CONV_WEIGHT]
-    cdef int64_t co_from = chunk * AMX_STEPS, cos = min(<int64_t>AMX_STEPS, plan.cout - co_from), tap, co, row
+    cdef int64_t co_from = chunk * AMX_STEPS, cos = min(<int64_t>AMX_STEPS, plan.cout - co_from), tap, row
     cdef char *cells = amx_cells(plan, packed, group, half)
     cdef char *cell
     cdef int64_t low[3]
     cdef int64_t base[3]
     cdef int64_t k[3]
-    cdef Box tile, block
+    cdef Box reach
     cdef Phase phase
     cdef bint nonfinite = False
-    one_pixel(&tile)
-    union_block(plan, &tile, &block, low)
+    phases_reach(plan, &reach, low)
     for tap in range(plan.for_input.taps):
         memset(cells + amx_cell(plan, chunk, tap), 0, AMX_CELL)
     for row in range(half * 16, min(half * 16 + 16, phase_count(plan) * plan.cin)):
         make_phase(plan, row // plan.cin, &phase)
         for tap in range(phase.tap_count):
             tap_base(plan, &phase, tap, base, k)
-            cell = cells + amx_cell(plan, chunk, tap_shift(&block, base, low)) + row % 16 * AMX_STEPS * 2
+            cell = cells + amx_cell(plan, chunk, tap_shift(&reach, base, low)) + row % 16 * AMX_STEPS * 2
             kernels.convert[DTYPE_BF16][DTYPE_BF16](
                 w.data + (group * plan.cout + co_from) * w.n + row % plan.cin * w.channel + k[0] * w.space[0] + k[1] * w.space[1]
                 + k[2] * w.space[2], w.n, cell, 2, cos)
@@ -202,7 +197,7 @@ cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, in
     cdef int64_t base[3]
     cdef int64_t k[3]
     cdef int64_t size[3]
-    cdef Box tile, block, part, unit, taps_box, next
+    cdef Box tile, block, part, reach, next
     cdef Ahead ahead
     cdef Phase phase
     cdef AmxSteps steps
@@ -213,19 +208,13 @@ cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, in
     cdef int64_t *b_segment = <int64_t *>take(&scratch, table_bytes(pieces(cut.channels, AMX_STEPS) * cut.taps))
     cdef char *sum
     cdef bint in_place = False
-    cdef int d
     cdef uint64_t float_state
-    for d in range(3):
-        size[d] = pieces(plan.size_in[d], plan.stride[d])
+    phases_grid(plan, size)
     if not nth_tile(cut, plan.batch, size, number, &tile):
         return
     float_state = enter_float_state()
-    one_pixel(&unit)
-    union_block(plan, &unit, &taps_box, low)
-    block = tile
-    for d in range(3):
-        block.first[d] += low[d]
-        block.extent[d] += taps_box.extent[d] - 1
+    phases_reach(plan, &reach, low)
+    block_under(&tile, &reach, &block)
     steps.a_segment, steps.b_segment = a_segment, b_segment
     steps.a_row, steps.a_step = AMX_STEPS * 2, AMX_CELL
     steps.a_down = cut.taps * amx_chunks(plan) * AMX_CELL
@@ -235,7 +224,7 @@ cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, in
         pack_amx_block(plan, &block, group * plan.cout, plan.cout, b, plane, stage)
         in_place = True
         for i in range(pieces(plan.cout, 2)):  # inf and NaN must not meet the zeros of taps that a phase has not
-            if kernels.amx.has_nonfinite(b + i * plane * 4, 2 * box_size(&block)):
+            if kernels.pairs.has_nonfinite(b + i * plane * 4, 2 * box_size(&block)):
                 at_once = 1
     p = 0
     while p < phases:
@@ -257,21 +246,19 @@ cdef void grad_input_amx(const ConvPlan *plan, int64_t group, int64_t number, in
             steps.segments = panels * taps
             for tap in range(taps):
                 if at_once > 1:
-                    base[0] = low[0] + tap // (taps_box.extent[1] * taps_box.extent[2])
-                    base[1] = low[1] + tap // taps_box.extent[2] % taps_box.extent[1]
-                    base[2] = low[2] + tap % taps_box.extent[2]
+                    base[0] = low[0] + tap // (reach.extent[1] * reach.extent[2])
+                    base[1] = low[1] + tap // reach.extent[2] % reach.extent[1]
+                    base[2] = low[2] + tap % reach.extent[2]
                 else:
                     tap_base(plan, &phase, tap, base, k)
-                cell = tap_shift(&taps_box, base, low) if cut.merged else phase.tap_offset + tap
+                cell = tap_shift(&reach, base, low) if cut.merged else phase.tap_offset + tap
                 for i in range(panels):
                     a_segment[i * taps + tap] = amx_cell(plan, co // AMX_STEPS + i * panel, cell)
                     b_segment[i * taps + tap] = (i * panel * AMX_STEPS // 2 * plane + tap_shift(&block, base, low)) * 4
             calls = phases // at_once * slivers * pieces(positions, AMX_SIDE)
             ahead.channels = 0
             if p == 0 and nth_tile(cut, plan.batch, size, number + 1, &next):
-                for d in range(3):
-                    next.first[d] += low[d]
-                    next.extent[d] += taps_box.extent[d] - 1
+                block_under(&next, &reach, &next)
                 look_ahead(plan, &plan.view[CONV_GRAD_OUTPUT], plan.size_out, &next, group * plan.cout, cut.channels, calls, &ahead)
             for s in range(slivers):
                 at = 0
@@ -298,7 +285,7 @@ cdef void run_grad_input_amx(const ConvPlan *plan, char *workspace, int threads)
     cdef const ConvCut *cut = &plan.for_input
     cdef char *scratch = workspace + plan.packed_bytes
     cdef int64_t halves = pieces(plan.cin * phase_count(plan) if cut.merged else plan.cin, 16), chunks = amx_chunks(plan), cells = plan.groups * halves * chunks
-    cdef int64_t tiles = phase_tiles(plan), across = pieces(cut.slivers, cut.task_slivers), tasks = amx_input_tasks(plan), i
+    cdef int64_t tiles = phase_tiles(plan), across = pieces(cut.slivers, cut.task_slivers), tasks = grad_input_tasks(plan), i
     cdef int nonfinite = 0
     if threads == 1:
         for i in range(cells):

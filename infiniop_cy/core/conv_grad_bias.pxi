@@ -18,7 +18,7 @@ ctypedef struct BiasShare:
 cdef BiasShare bias_share(const ConvPlan *plan, int64_t channel, int64_t channels, int64_t task, int64_t tasks,
                           double *totals) noexcept nogil:
     cdef BiasShare share
-    cdef int64_t c, each = pieces(channels, tasks)
+    cdef int64_t each = pieces(channels, tasks)
     share.channel, share.totals = channel + task * each, totals
     share.channels = max(<int64_t>0, min(each, channels - task * each)) if bias_on_the_way(plan) else 0
     start_bias(plan, share.channel, share.channels, totals)

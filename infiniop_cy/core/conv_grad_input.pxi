@@ -62,19 +62,27 @@ cdef void save_pixels(const ConvPlan *plan, const char *sums, int64_t pitch, int
         first += CONV_STAGE // 2
 
 
+cdef char *tile_row(const ConvPlan *plan, int64_t group, const Phase *phase, const Box *tile, int64_t ci, int64_t n, int64_t z,
+                    int64_t y) noexcept nogil:
+    """Where a row of a tile begins in grad_input."""
+    cdef const ConvView *out = &plan.view[CONV_GRAD_INPUT]
+    return out.data + (tile.n + n) * out.n + (group * plan.cin + ci) * out.channel \
+        + (phase.first[0] + (tile.first[0] + z) * plan.stride[0]) * out.space[0] \
+        + (phase.first[1] + (tile.first[1] + y) * plan.stride[1]) * out.space[1] \
+        + (phase.first[2] + tile.first[2] * plan.stride[2]) * out.space[2]
+
+
 cdef void save_grad_input(const ConvPlan *plan, int64_t group, const Phase *phase, const Box *tile, int64_t ci_from,
                           int64_t channels, const char *sums, int64_t pitch, char *stage) noexcept nogil:
     cdef const ConvView *out = &plan.view[CONV_GRAD_INPUT]
     cdef int64_t n, z, y, rows = tile.extent[1], pixels = tile.extent[2], step = plan.stride[2] * out.space[2]
     if tile.extent[2] == plan.size_in[2] and out.space[1] * plan.stride[1] == tile.extent[2] * step:  # one row
         rows, pixels = 1, pixels * rows
-    for n in range(tile.n, tile.n + tile.samples):
+    for n in range(tile.samples):
         for z in range(tile.extent[0]):
             for y in range(rows):
-                save_pixels(plan, sums, pitch, pixels, channels, out.data + n * out.n + (group * plan.cin + ci_from) * out.channel
-                            + (phase.first[0] + (tile.first[0] + z) * plan.stride[0]) * out.space[0]
-                            + (phase.first[1] + (tile.first[1] + y) * plan.stride[1]) * out.space[1]
-                            + (phase.first[2] + tile.first[2] * plan.stride[2]) * out.space[2], step, out.channel, stage)
+                save_pixels(plan, sums, pitch, pixels, channels, tile_row(plan, group, phase, tile, ci_from, n, z, y), step,
+                            out.channel, stage)
                 sums += pixels * pitch * plan.item
 
 
@@ -108,31 +116,47 @@ cdef void phase_block(const ConvPlan *plan, const Phase *phase, const Box *tile,
         block.extent[d] -= low[d]
 
 
-cdef void union_block(const ConvPlan *plan, const Box *tile, Box *block, int64_t *low) noexcept nogil:
-    """The grad_output positions that any phase reaches from a tile; low: the least tap_base along each axis."""
+cdef void phases_reach(const ConvPlan *plan, Box *reach, int64_t *low) noexcept nogil:
+    """The grad_output positions that any phase reaches from one pixel; low: the least tap_base along each axis."""
     cdef Phase phase
-    cdef Box one
+    cdef Box pixel, one
     cdef int64_t one_low[3]
     cdef int64_t high[3]
     cdef int64_t number
     cdef bint any_taps = False
     cdef int d
-    block[0] = tile[0]
+    pixel.n, pixel.samples = 0, 1
     for d in range(3):
-        low[d] = 0
-        high[d] = tile.extent[d]
+        pixel.first[d], pixel.step[d], pixel.extent[d] = 0, 1, 1
+        low[d], high[d] = 0, 1
     for number in range(phase_count(plan)):
         make_phase(plan, number, &phase)
         if not phase.tap_count:
             continue
-        phase_block(plan, &phase, tile, &one, one_low)
+        phase_block(plan, &phase, &pixel, &one, one_low)
         for d in range(3):
             high[d] = max(high[d], one_low[d] + one.extent[d]) if any_taps else one_low[d] + one.extent[d]
             low[d] = min(low[d], one_low[d]) if any_taps else one_low[d]
         any_taps = True
+    reach[0] = pixel
     for d in range(3):
-        block.first[d] = tile.first[d] + low[d]
-        block.extent[d] = high[d] - low[d]
+        reach.first[d], reach.extent[d] = low[d], high[d] - low[d]
+
+
+cdef void block_under(const Box *tile, const Box *reach, Box *block) noexcept nogil:
+    """The positions that all phases reach from a tile."""
+    cdef int d
+    block[0] = tile[0]
+    for d in range(3):
+        block.first[d] += reach.first[d]
+        block.extent[d] += reach.extent[d] - 1
+
+
+cdef void phases_grid(const ConvPlan *plan, int64_t *size) noexcept nogil:
+    """Pixels of the largest phase along each axis."""
+    cdef int d
+    for d in range(3):
+        size[d] = pieces(plan.size_in[d], plan.stride[d])
 
 
 cdef bint phase_part(const Phase *phase, const Box *tile, Box *part) noexcept nogil:
@@ -246,10 +270,7 @@ cdef void turn_across(const ConvPlan *plan, int64_t group, const Phase *phase, c
     cdef char *pixel
     for row in range(tile.samples * tile.extent[0] * tile.extent[1]):
         n, z, y = row // (tile.extent[0] * tile.extent[1]), row // tile.extent[1] % tile.extent[0], row % tile.extent[1]
-        to = out.data + (tile.n + n) * out.n + (group * plan.cin + ci_from) * out.channel \
-            + (phase.first[0] + (tile.first[0] + z) * plan.stride[0]) * out.space[0] \
-            + (phase.first[1] + (tile.first[1] + y) * plan.stride[1]) * out.space[1] \
-            + (phase.first[2] + tile.first[2] * plan.stride[2]) * out.space[2]
+        to = tile_row(plan, group, phase, tile, ci_from, n, z, y)
         x = 0
         while x < tile.extent[2]:
             count = min(<int64_t>CONV_STAGE // 2, tile.extent[2] - x)
@@ -261,12 +282,13 @@ cdef void turn_across(const ConvPlan *plan, int64_t group, const Phase *phase, c
                     pitch * item, stage, lanes * item, count, many)
                 if plan.for_input.amx and not plan.accumulate:
                     kernels.amx.narrow_rows(stage, lanes * item, to + x * step + c * out.channel, step, count, many)
-                for i in range(0 if plan.for_input.amx and not plan.accumulate else count):
-                    pixel = stage + i * lanes * item
-                    if plan.accumulate:
-                        plan.load(to + (x + i) * step + c * out.channel, out.channel, stage + count * lanes * item, item, many)
-                        add_values(plan, stage + count * lanes * item, pixel, many)
-                    plan.save(pixel, item, to + (x + i) * step + c * out.channel, out.channel, many)
+                else:
+                    for i in range(count):
+                        pixel = stage + i * lanes * item
+                        if plan.accumulate:
+                            plan.load(to + (x + i) * step + c * out.channel, out.channel, stage + count * lanes * item, item, many)
+                            add_values(plan, stage + count * lanes * item, pixel, many)
+                        plan.save(pixel, item, to + (x + i) * step + c * out.channel, out.channel, many)
                 c += lanes
             x += count
 
@@ -288,19 +310,11 @@ cdef void save_across(const ConvPlan *plan, int64_t group, const Phase *phase, c
                 if narrow:
                     kernels.amx.narrow_rows(
                         sums + (ci * pitch + (n * block.extent[0] + z) * block.extent[1] * block.extent[2]) * item,
-                        block.extent[2] * item,
-                        out.data + (tile.n + n) * out.n + (group * plan.cin + ci_from + ci) * out.channel
-                        + (phase.first[0] + (tile.first[0] + z) * plan.stride[0]) * out.space[0]
-                        + (phase.first[1] + tile.first[1] * plan.stride[1]) * out.space[1]
-                        + (phase.first[2] + tile.first[2] * plan.stride[2]) * out.space[2],
-                        plan.stride[1] * out.space[1], tile.extent[1], tile.extent[2])
+                        block.extent[2] * item, tile_row(plan, group, phase, tile, ci_from + ci, n, z, 0), plan.stride[1] * out.space[1], tile.extent[1], tile.extent[2])
                     continue
                 for y in range(tile.extent[1]):
                     row = sums + (ci * pitch + ((n * block.extent[0] + z) * block.extent[1] + y) * block.extent[2]) * item
-                    to = out.data + (tile.n + n) * out.n + (group * plan.cin + ci_from + ci) * out.channel \
-                        + (phase.first[0] + (tile.first[0] + z) * plan.stride[0]) * out.space[0] \
-                        + (phase.first[1] + (tile.first[1] + y) * plan.stride[1]) * out.space[1] \
-                        + (phase.first[2] + tile.first[2] * plan.stride[2]) * out.space[2]
+                    to = tile_row(plan, group, phase, tile, ci_from + ci, n, z, y)
                     x = 0
                     while plan.accumulate and x < tile.extent[2]:
                         count = min(<int64_t>CONV_STAGE, tile.extent[2] - x)
@@ -335,7 +349,7 @@ cdef void grad_input_across(const ConvPlan *plan, int64_t group, int64_t number,
     cdef int64_t k[3]
     cdef int64_t size[3]
     cdef int64_t row[CONV_ROWS]
-    cdef Box tile, unit, reach, block, part
+    cdef Box tile, reach, block, part
     cdef Phase phase
     cdef GemmSteps steps
     cdef char *b = take(&scratch, scratch_bytes(plan, plane * cut.channels + across_width(tiles)))
@@ -344,19 +358,13 @@ cdef void grad_input_across(const ConvPlan *plan, int64_t group, int64_t number,
     cdef int64_t *a_segment = <int64_t *>take(&scratch, table_bytes(cut.taps))
     cdef int64_t *b_segment = <int64_t *>take(&scratch, table_bytes(cut.taps))
     cdef char *sum
-    cdef int d
     cdef uint64_t float_state
-    for d in range(3):
-        size[d] = pieces(plan.size_in[d], plan.stride[d])
+    phases_grid(plan, size)
     if not nth_tile(cut, plan.batch, size, number, &tile):
         return
     float_state = enter_float_state()
-    one_pixel(&unit)
-    union_block(plan, &unit, &reach, low)
-    block = tile
-    for d in range(3):
-        block.first[d] += low[d]
-        block.extent[d] += reach.extent[d] - 1
+    phases_reach(plan, &reach, low)
+    block_under(&tile, &reach, &block)
     memset(sums, 0, phase_count(plan) * pitch * rows * item)
     for t in range(CONV_ROWS):
         row[t] = units * t

@@ -193,7 +193,7 @@ cdef void grad_weight_tile(const ConvPlan *plan, int64_t group, int64_t row_from
             tile.first[1], tile.extent[1] = 0, 1
         pairs = cut.pairs
         count = pack_input(plan, size_in, group, row_from, rows, &tile, pairs, row, a_segment, &steps, a)
-        if pairs and tile.extent[2] % 2 and has_nonfinite(<uint16_t *>a, count):  # they must not meet the zero of an odd row
+        if pairs and tile.extent[2] % 2 and kernels.pairs.has_nonfinite(a, count):  # they must not meet the zero of an odd row
             pairs = False
             pack_input(plan, size_in, group, row_from, rows, &tile, pairs, row, a_segment, &steps, a)
         wide = wide_tile(plan, cut, pairs)

@@ -13,13 +13,6 @@ cdef int64_t box_size(const Box *box) noexcept nogil:
     return box.samples * box.extent[0] * box.extent[1] * box.extent[2]
 
 
-cdef void one_pixel(Box *tile) noexcept nogil:
-    cdef int d
-    tile.n, tile.samples = 0, 1
-    for d in range(3):
-        tile.first[d], tile.step[d], tile.extent[d] = 0, 1, 1
-
-
 cdef int64_t one_sample(const Box *block) noexcept nogil:
     """Of one sample; more than any limit if they overflow."""
     cdef int64_t positions = block.extent[0]
@@ -383,15 +376,6 @@ cdef void pack_pixel_pairs(const ConvPlan *plan, const ConvView *view, const int
                         c += 16
                     first += CONV_STAGE
                 to += pieces(box.extent[2], 2) * columns * 4
-
-
-cdef bint has_nonfinite(const uint16_t *values, int64_t n) noexcept nogil:
-    """Whether there is an inf or NaN among bfloat16 numbers."""
-    cdef int64_t i
-    cdef uint16_t found = 0
-    for i in range(n):
-        found |= (values[i] & 0x7F80) == 0x7F80
-    return found
 
 
 cdef inline char *take(char **scratch, int64_t bytes) noexcept nogil:

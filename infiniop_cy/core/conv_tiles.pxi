@@ -93,9 +93,8 @@ cdef int64_t across_pitch(const ConvPlan *plan) noexcept nogil:
 
 cdef int64_t grad_input_tasks(const ConvPlan *plan) noexcept nogil:
     cdef const ConvCut *cut = &plan.for_input
-    if cut.amx:
-        return amx_input_tasks(plan)
-    return plan.groups * pieces(cut.slivers, cut.task_slivers) * (1 if cut.across else phase_count(plan)) * phase_tiles(plan)
+    return plan.groups * pieces(cut.slivers, cut.task_slivers) * phase_tiles(plan) \
+        * (1 if cut.across or cut.amx else phase_count(plan))
 
 
 cdef int64_t phase_tiles(const ConvPlan *plan) noexcept nogil:
@@ -123,7 +122,7 @@ cdef void cut_grad_input(ConvPlan *plan) noexcept nogil:
     cdef int64_t block, tables, pixels, rows
     if cut_amx_input(plan):
         return
-    cut.merged = False
+    cut.amx = cut.merged = False
     for d in range(3):
         size[d] = pieces(max(<int64_t>1, plan.size_in[d]), plan.stride[d])
         span[d] = (plan.dilation[d] * (plan.kernel[d] - 1) + plan.stride[d] - 1) // plan.stride[d]  # of all phases

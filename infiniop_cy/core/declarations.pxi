@@ -43,6 +43,7 @@ cdef extern from "../kernels/table.h" nogil:
         void (*of_planes)(const char *, const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t) noexcept nogil
         void (*of_channels)(const char *, int64_t, char *, const int64_t *, int64_t, int64_t) noexcept nogil
         void (**of_pixels)(const char *, const int64_t *, char *, int64_t, int64_t, int64_t) noexcept nogil
+        int (*has_nonfinite)(const char *, int64_t) noexcept nogil
     ctypedef struct GemmTiles:
         int lanes
         int most
@@ -67,7 +68,6 @@ cdef extern from "../kernels/table.h" nogil:
         AMX_SIDE, AMX_STEPS
     ctypedef struct AmxKernels:
         void (*multiply)(const AmxSteps *, const void *, int64_t, const void *, int64_t, void *, int64_t, int) noexcept nogil
-        int (*has_nonfinite)(const char *, int64_t) noexcept nogil
         int (*replace_nonfinite)(char *, int64_t) noexcept nogil
         void (*narrow_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef struct KernelTable:

@@ -232,7 +232,7 @@ cdef class ConvPlanObject:
             "grad_input": dict(cut_facts(&plan.for_input), positions_limit=CONV_POSITIONS, tasks=grad_input_tasks(plan), phases=phase_count(plan),
                                steps=(plan.for_input.taps, plan.for_input.channels)),
             "grad_weight": dict(cut_facts(&plan.for_weight), positions_limit=CONV_WEIGHT_POSITIONS, tasks=grad_weight_tasks(plan), rows=plan.for_weight.rows,
-                                chain=not plan.for_weight.across and plan.pixels_out < CONV_SHORT_IMAGE),
+                                chain=not plan.for_weight.across and not plan.for_weight.amx and plan.pixels_out < CONV_SHORT_IMAGE),
         }
 
     def calculate(self, workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight, stream=0):

@@ -84,21 +84,10 @@ inline void multiply_amx(const AmxSteps *steps, const void *a_, int64_t rows, co
     asm volatile("tilerelease");
 }
 
-// Of 64 bytes, or as many as there are; the others are zeros.
-INFINIOP_INLINE __m512i load_pixels(const char *from, int64_t count) {
-    return count >= 32 ? _mm512_loadu_si512(from) : _mm512_maskz_loadu_epi16(__mmask32((1u << count) - 1), from);
-}
+// As many as there are, at most 32.
 INFINIOP_INLINE void store_pixels(char *to, __m512i v, int64_t count) {
     if (count >= 32) _mm512_storeu_si512(to, v);
     else _mm512_mask_storeu_epi16(to, __mmask32((1u << count) - 1), v);
-}
-
-inline int has_nonfinite(const char *values, int64_t n) {
-    const __m512i exponent = _mm512_set1_epi16(0x7F80);
-    __mmask32 found = 0;
-    for (int64_t i = 0; i < n; i += 32)
-        found |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(load_pixels(values + 2 * i, n - i), exponent), exponent);
-    return found != 0;
 }
 
 inline int replace_nonfinite(char *values, int64_t n) {
@@ -130,7 +119,7 @@ inline void narrow_rows(const char *from, int64_t from_row, char *to, int64_t to
     }
 }
 
-constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, has_nonfinite, replace_nonfinite, narrow_rows}; }
+constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, replace_nonfinite, narrow_rows}; }
 #else
 constexpr void fill_amx(KernelTable &) {}
 #endif

@@ -21,7 +21,7 @@ template <class T> INFINIOP_INLINE T read(const char *p) {
 template <class T> INFINIOP_INLINE void write(char *p, T value) { __builtin_memcpy(p, &value, sizeof value); }
 
 #if defined(__AVX512F__)
-// The first bytes of a whole or half vector; the others are zeros.
+// The first bytes of a whole or half vector.
 template <int size> INFINIOP_INLINE void copy_some(const char *from, char *to, int64_t bytes) {
     const __mmask64 some = (uint64_t(1) << bytes) - 1;
     if constexpr (size == 64) _mm512_mask_storeu_epi8(to, some, _mm512_maskz_loadu_epi8(some, from));
@@ -37,11 +37,9 @@ void convert(const char *from, int64_t from_stride, char *to, int64_t to_stride,
             constexpr int count = lanes<compute_vector<From>>::count;
             for (; i + count <= n; i += count) narrow_vector((To *)to + i, widen_vector((const From *)from + i));
 #if defined(__AVX512F__)
-            if (i < n) {  // through whole vectors, which are quicker to fill than single elements
-                alignas(64) From part[count];
+            if (i < n) {  // by a whole vector, which is quicker than single elements
                 alignas(64) To rest[count];
-                copy_some<sizeof part>(from + i * sizeof(From), (char *)part, (n - i) * sizeof(From));
-                narrow_vector(rest, widen_vector(part));
+                narrow_vector(rest, widen_some((const From *)from, i, n));
                 copy_some<sizeof rest>((const char *)rest, to + i * sizeof(To), (n - i) * sizeof(To));
             }
             return;

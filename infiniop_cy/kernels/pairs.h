@@ -122,10 +122,23 @@ void pixel_pairs(const char *from, const int64_t *column, char *to, int64_t row,
         }
 }
 
+// 32 numbers, or as many as there are; the others are zeros.
+INFINIOP_INLINE __m512i load_pixels(const char *from, int64_t count) {
+    return count >= 32 ? _mm512_loadu_si512(from) : _mm512_maskz_loadu_epi16(__mmask32((1u << count) - 1), from);
+}
+
+inline int has_nonfinite(const char *values, int64_t n) {
+    const __m512i exponent = _mm512_set1_epi16(0x7F80);
+    __mmask32 found = 0;
+    for (int64_t i = 0; i < n; i += 32)
+        found |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(load_pixels(values + 2 * i, n - i), exponent), exponent);
+    return found != 0;
+}
+
 constexpr void fill_pairs(KernelTable &table) {
     table.pairs = {{{}, {8, 1, gemm_pairs<8, 1>}, {8, 2, gemm_pairs<8, 2>}, {8, 3, gemm_pairs<8, 3>},
                     {6, 4, gemm_pairs<6, 4>}}, {4, 6, gemm_pairs<4, 6>}, {1, 8, gemm_pairs<1, 8>},
-                   zip_rows, channel_pairs, {pixel_pairs<false>, pixel_pairs<true>}};
+                   zip_rows, channel_pairs, {pixel_pairs<false>, pixel_pairs<true>}, has_nonfinite};
 }
 #else
 constexpr void fill_pairs(KernelTable &) {}

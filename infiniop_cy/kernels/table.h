@@ -82,9 +82,10 @@ struct BFloat16Pairs {
     // Pairs of channels: pair c of pixel r at to + place[r] + 4 * c; pixels are contiguous, channels `column` bytes apart,
     // after the last one comes a zero.
     void (*of_channels)(const char *from, int64_t column, char *to, const int64_t *place, int64_t pixels, int64_t channels);
-    // Pairs of pixels: pair r of channel c, which is at from + column[c], at to + r * row + 4 * c; after an odd last pixel comes a zero. [1]: the earlier
-    // pixel in the upper half.
+    // Pairs of pixels: pair r of channel c, which is at from + column[c], at to + r * row + 4 * c; after an odd last pixel
+    // comes a zero. [1]: the earlier pixel in the upper half.
     void (*of_pixels[2])(const char *from, const int64_t *column, char *to, int64_t row, int64_t pixels, int64_t channels);
+    int (*has_nonfinite)(const char *values, int64_t n);  // whether there is an inf or NaN
 };
 
 // What an AMX product sums over, in bytes: `segments` stretches of `length` times 32 steps, a stretch beginning at
@@ -104,7 +105,6 @@ struct AmxKernels {
     // c = a b, or c += a b (chain), for at most AMX_SIDE rows and columns; b and c go on to whole vectors of columns.
     void (*multiply)(const struct AmxSteps *, const void *a, int64_t rows, const void *b, int64_t columns, void *c,
                      int64_t c_row, int chain);
-    int (*has_nonfinite)(const char *values, int64_t n);
     // inf and NaN become 2^-100 of their sign; whether there were any.
     int (*replace_nonfinite)(char *values, int64_t n);
     // Rows of n sums to bfloat16; rows are from_row and to_row bytes apart.
