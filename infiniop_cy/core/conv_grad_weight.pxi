@@ -111,7 +111,7 @@ cdef int64_t pack_input(const ConvPlan *plan, const int64_t *size, int64_t group
             plane = box_size(&block)
             pack_planes(plan.dtype, plan.compute, x, size, &block, group * plan.cin + ci_from, ci_to - ci_from + 1, to, plane)
         if pairs or block.extent[1] != tile.extent[1] or block.extent[2] != tile.extent[2] or (
-                tile.extent[0] > 1 and block.extent[0] != tile.extent[0]):  # else the pixels are one line
+                tile.samples * tile.extent[0] > 1 and block.extent[0] != tile.extent[0]):  # else the pixels are one line
             steps.segments, steps.length, steps.a_step = 0, tile.extent[2], step[2]
             if pairs:
                 steps.length, steps.a_step = pieces(tile.extent[2], 2), -2
@@ -137,7 +137,7 @@ cdef int64_t pack_input(const ConvPlan *plan, const int64_t *size, int64_t group
             for d in range(3):
                 block.step[d] = plan.stride[d]
                 block.first[d] = tile.first[d] * plan.stride[d] + k[d] * plan.dilation[d] - plan.before[d]
-            pack_planes(plan.dtype, plan.compute, x, plan.size_in, &block, group * plan.cin + (row_from + i) // plan.taps, 1,
+            pack_planes(plan.dtype, plan.compute, x, size, &block, group * plan.cin + (row_from + i) // plan.taps, 1,
                         to + i * pixels * plan.item, pixels)
     repeat_last(row, rows)
     return plane * (ci_to - ci_from + 1)

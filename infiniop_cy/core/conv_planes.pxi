@@ -227,15 +227,15 @@ cdef void save_phases(const ConvPlan *plan, int64_t group, int64_t n, char *sums
     """One channel of grad_input, phase by phase."""
     cdef int64_t first[3]
     cdef int64_t count[3]
-    cdef int64_t phase
+    cdef int64_t phase, at
     for phase in range(plane_phases(plan)):
         if not phase_pixels(plan, phase, first, count):
             continue
+        at = phase * plane_elements(plan) * plan.item
         if plan.accumulate:
             load_plane(plan, &plan.view[CONV_GRAD_INPUT], plan.size_in, n, group, first, plan.stride, old)
-            add_values(plan, old, sums, plan.pixels_out)
-        save_plane(plan, n, group, first, count, sums)
-        sums += plane_elements(plan) * plan.item
+            add_values(plan, old, sums + at, plan.pixels_out)
+        save_plane(plan, n, group, first, count, sums + at)
 
 
 cdef void plane_task(const ConvPlan *plan, int64_t group, int64_t from_n, int64_t to_n, const PlaneTables *back,

@@ -197,6 +197,42 @@ CONV_CASES = {case.name: case for case in (
 )}
 
 
+def random_geometry(integer, max_products=1 << 20):
+    """A ConvCase of any geometry: images and kernels from 1, strides past kernels, far dilation, empty phases, one
+    channel a group more often than others, batches of 0 to 64.
+
+    integer(low, high): a number from low to high, both included, such as a random generator or hypothesis draws.
+    max_products: sizes are drawn smaller until one gradient has at most so many."""
+    axes = integer(1, 3)
+
+    def one_of(*ranges):
+        return integer(*ranges[integer(0, len(ranges) - 1)])
+    tiny = integer(0, 1)
+    for attempt in range(1000):
+        shrink = 1 + attempt // 4
+        kernel, stride, dilation, pairs, size = [], [], [], [], []
+        for _ in range(axes):
+            k, d = one_of((1, 1), (1, 3), (1, 1), (2, 4 if tiny else 12)), one_of((1, 1), (1, 3), (1, 6), (7, 40))
+            before, after = (one_of((0, 0), (0, 2), (0, 6)) for _ in range(2))
+            if integer(0, 3):  # most networks pad alike on both sides
+                after = before
+            least = max(1, d * (k - 1) + 1 - before - after)
+            kernel.append(k)
+            dilation.append(d)
+            pairs.append((before, after))
+            stride.append(one_of((1, 1), (1, 2), (1, 6), (2, 3)))
+            size.append(least + one_of((0, 0), (0, 2), (0, 4), (0, 4 if tiny else 1 + 120 // (shrink * axes * axes))))
+        groups = one_of((1, 1), (1, 1), (1, 5), (2, 32))
+        cin, cout = (one_of((1, 1), (1, 4), (2, 1 + 34 // shrink), (1, 1 + 79 // shrink)) for _ in range(2))
+        batch = one_of((1, 1), (1, 3), (2, 6), (0, 1 + 63 // shrink))
+        case = ConvCase("drawn", batch, groups, groups * cin, groups * cout, tuple(size), tuple(kernel), tuple(stride),
+                        tuple(pairs), tuple(dilation))
+        if case.flops // 2 <= max_products and batch * groups * max(cin * prod(size), cout * prod(case.out_size)) \
+                <= max_products // 4 and prod(kernel) <= 2000 and cin * cout * groups * prod(kernel) <= max_products // 4:
+            return case
+    raise AssertionError("no small geometry in a thousand")
+
+
 def make_case(case, dtype, rng, integers=True):
     """The case's arrays. integers: from -8 to 8, so that every partial sum is exact in the compute type (a product
     is at most 64, and 2**24 is 262,144 of them) and == holds against the reference rounded once; 16-bit
