@@ -590,6 +590,7 @@ cdef void grad_weight_amx(const ConvPlan *plan, int64_t group, int64_t row_from,
                 kernels.pairs.of_pixels[0](x + 2, apart, panel + amx_panel_bytes(cut), AMX_SIDE * 4, x_pixels - 2, count)
             two_taps = count <= AMX_SIDE // 2 and taps > 1  # few columns: those of the next tap beside them
             steps.c_right = columns * 4 if two_taps else AMX_SIDE // 2 * 4
+            steps.b_right = AMX_SIDE // 2 * 4
             co = 0
             while co < cos:
                 tap = 0

@@ -208,6 +208,8 @@ def random_geometry(integer, max_products=1 << 20):
     def one_of(*ranges):
         return integer(*ranges[integer(0, len(ranges) - 1)])
     tiny = integer(0, 1)
+    if not tiny and integer(0, 7) == 0:
+        max_products <<= 5  # several tiles of many channels
     for attempt in range(1000):
         shrink = 1 + attempt // 4
         kernel, stride, dilation, pairs, size = [], [], [], [], []
