@@ -20,6 +20,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+CORE = "infiniop_cy/core"
 KERNELS = "infiniop_cy/kernels"
 CAPI = "infiniop_cy/capi"
 X86 = platform.machine().lower() in ("x86_64", "amd64")
@@ -132,15 +133,15 @@ class BuildExtension(build_ext):
 
 
 def files(folder, *endings):
-    return sorted(f"{folder}/{name}" for name in os.listdir(folder) if name.endswith(endings))
+    """The files below a folder whose names end so, in one order on every machine."""
+    return sorted(str(path) for path in pathlib.Path(folder).rglob("*") if path.name.endswith(endings))
 
 
 extension = Extension(
     "infiniop_cy.core._core",
-    sources=["infiniop_cy/core/_core.pyx", f"{KERNELS}/dispatch.cpp", f"{CAPI}/infinirt.cpp"],
-    depends=files("infiniop_cy/core", ".pxi", ".h") + files(KERNELS, ".h") + files(CAPI, ".h", ".in", ".py")
-    + [str(path) for path in pathlib.Path(CAPI, "include").rglob("*.h")],
-    include_dirs=[numpy.get_include(), f"{CAPI}/include"],
+    sources=[f"{CORE}/_core.pyx", f"{KERNELS}/dispatch.cpp", f"{CAPI}/infinirt.cpp"],
+    depends=files(CORE, ".pxi", ".h") + files(KERNELS, ".h") + files(CAPI, ".h", ".in", ".py"),
+    include_dirs=[numpy.get_include(), CORE, f"{CAPI}/include"],
     define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
                    ("CYTHON_EXTERN_C", 'extern "C"'),  # linkage of the C API's functions
                    *[("INFINIOP_X86_KERNELS", None)] * X86],

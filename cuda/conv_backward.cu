@@ -1,4 +1,4 @@
-// The gradients of a convolution, for one dtype: -DINFINIOP_T=float. The core's cuda_conv.h plans and launches; names
+// The gradients of a convolution, for one dtype: -DINFINIOP_T=float. core/cuda/conv.h plans and launches; names
 // are its cuda_conv_kernel_names.
 //
 // No result depends on strides, on the device or on which other gradients are wanted; an element's sum runs in an order

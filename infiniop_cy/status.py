@@ -103,7 +103,7 @@ EXCEPTIONS = {
                   BadTensorStrides, InsufficientWorkspace)
 }
 
-# One per Rule of core/status.pxi. {arg}, {against}: names of arguments, each with .shape, .dtype and .strides
+# One per Rule of core/base/status.pxi. {arg}, {against}: names of arguments, each with .shape, .dtype and .strides
 # (of_arg, of_against); axis, got, expected: numbers; constraint: from the operator's row.
 MESSAGES = {
     "PARAMETERS_CONTRADICT": "{constraint}",

@@ -1,6 +1,6 @@
 """CUDA kernels: compiled by PyCUDA when first needed, for the GPU at hand, and kept on disk.
 
-What a module is made of, and what it is called in the cache, is in core/cuda_build.h, which the C API shares.
+What a module is made of, and what it is called in the cache, is in core/cuda/build.h, which the C API shares.
 INFINIOP_CY_CACHE_DIR chooses the folder.
 """
 import os

@@ -1,4 +1,4 @@
-// What the generated per-operator functions call: the same for every elementwise operator. Defined in core/capi.pxi.
+// What the generated per-operator functions call: the same for every elementwise operator. Defined in core/capi/infiniop.pxi.
 #pragma once
 #include "include/infiniop/handle.h"
 #include "include/infiniop/ops/conv_backward.h"

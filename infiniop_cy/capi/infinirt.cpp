@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../core/cuda_driver.h"
+#include "../core/cuda/driver.h"
 
 namespace {
 thread_local infiniDevice_t current_device = INFINI_DEVICE_CPU;

@@ -32,7 +32,7 @@ class threads:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
 
-# ---- for the rest of the package; the arguments are those in descriptors.pxi and functions.pxi
+# ---- for the rest of the package; the arguments are those in python/descriptors.pxi and python/functions.pxi
 
 class ElementwiseCall:
     def __init__(
@@ -97,4 +97,4 @@ def build_info() -> dict[str, Any]: ...
 def thread_settings() -> tuple[int, str]: ...
 
 LOWEST_CAPABILITY: int
-Rule: type[IntEnum]  # the members are in status.pxi
+Rule: type[IntEnum]  # the members are in base/status.pxi

@@ -4,9 +4,9 @@
 #pragma once
 #include <stddef.h>
 
-#include "../kernels/cuda_conv_arguments.h"
-#include "support.h"
-#include "../kernels/table.h"
+#include "../../kernels/cuda_conv_arguments.h"
+#include "../base/support.h"
+#include "../../kernels/table.h"
 
 struct CudaConvProblem {
     int dtype;  // DTYPE_F16, DTYPE_BF16, DTYPE_F32 or DTYPE_F64

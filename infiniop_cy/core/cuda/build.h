@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda_driver.h"
+#include "driver.h"
 
 extern char **environ;
 

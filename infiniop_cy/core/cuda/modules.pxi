@@ -6,7 +6,7 @@ cdef extern from "<filesystem>" namespace "std::filesystem" nogil:
     cdef cppclass path:
         string string()
 
-cdef extern from "cuda_build.h" namespace "cuda_build" nogil:
+cdef extern from "cuda/build.h" namespace "cuda_build" nogil:
     enum:
         CUDA_LOWEST_CAPABILITY "cuda_build::LOWEST_CAPABILITY"
     path cubin_path(const string &name, int dtype, int capability) except +

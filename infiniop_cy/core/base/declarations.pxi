@@ -99,7 +99,7 @@ cdef extern from "../kernels/table.h" nogil:
     const char *const *infiniop_compiled_isas()
 
 
-cdef extern from "support.h" nogil:
+cdef extern from "base/support.h" nogil:
     bint mul_overflows(int64_t a, int64_t b, int64_t *result)
     bint add_overflows(int64_t a, int64_t b, int64_t *result)
     const char *compiler_name()

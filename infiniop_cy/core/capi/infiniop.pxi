@@ -67,7 +67,7 @@ cdef infiniStatus_t status_of(int rule) noexcept nogil:
 
 
 cdef infiniStatus_t cuda_status(int code) noexcept nogil:
-    """The status of a driver's code, or of one of cuda_driver.h."""
+    """The status of a driver's code, or of one of cuda/driver.h."""
     if code == 0:
         return INFINI_STATUS_SUCCESS
     if code == CUDA_OLD_DEVICE:

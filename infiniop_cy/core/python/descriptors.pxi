@@ -174,9 +174,6 @@ cdef class ElementwisePlanObject:
             run_elementwise(&self.plan, data, threads)
 
 
-cdef tuple ELEMENTWISE_PLAN_NAMES = ("grad_input", "input", "grad_output")
-
-
 cdef dict cut_facts(const ConvCut *cut):
     return {"amx": bool(cut.amx), "merged": bool(cut.merged), "pairs": bool(cut.pairs), "across": bool(cut.across), "shifted": bool(cut.shifted), "tile": (cut.tile[0], cut.tile[1], cut.tile[2], cut.tile[3]),
             "positions": cut.positions, "columns": cut.columns, "task_columns": cut.columns * cut.task_slivers}

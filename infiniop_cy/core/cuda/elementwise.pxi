@@ -1,5 +1,5 @@
 # Elementwise operators on a GPU: the same plans as on the CPU, handed to the kernels of cuda/elementwise.cu.
-cdef extern from "cuda_driver.h" nogil:
+cdef extern from "cuda/driver.h" nogil:
     enum:
         CUDA_NO_DRIVER
         CUDA_OLD_DEVICE

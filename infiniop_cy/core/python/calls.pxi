@@ -10,7 +10,7 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_CheckExact
 
-cdef extern from "vectorcall.h":
+cdef extern from "python/vectorcall.h":
     void install_vectorcall(PyTypeObject *type, const PyTypeObject *base, Py_ssize_t offset)
 
 cdef extern from "Python.h":

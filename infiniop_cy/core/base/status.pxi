@@ -48,14 +48,3 @@ cdef inline int fail(Failure *failure, int rule, int arg=-1, int against=-1, int
     failure.got = got
     failure.expected = expected
     return rule
-
-
-cdef object error_of(const Failure *failure, str op, tuple arguments, dict tensors, refusal=None):
-    """The exception for a failure; `arguments` are the names its numbers stand for. refusal: a function giving the
-    message of PARAMETERS_CONTRADICT."""
-
-    def name_of(i):
-        return arguments[i] if 0 <= i < len(arguments) else None
-    return status.explain(op, Rule(failure.rule), arg=name_of(failure.arg), against=name_of(failure.against),
-                   axis=failure.axis, got=failure.got, expected=failure.expected, tensors=tensors,
-                          constraint=refusal() if failure.rule == Rule.PARAMETERS_CONTRADICT else "")

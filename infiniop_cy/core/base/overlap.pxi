@@ -1,6 +1,8 @@
 # Do two strided views share a byte? The question is whether a sum of bounded multiples hits a number
 # (a bounded linear Diophantine equation); a depth-first search with bounds and a gcd test decides it at
 # once for every layout met in practice and gives up, answering yes, after OVERLAP_WORK steps.
+from libcpp.numeric cimport gcd
+
 cdef enum:
     OVERLAP_WORK = 100000
     MAX_TERMS = 2 * MAX_NDIM + 2
@@ -43,12 +45,6 @@ cdef void add_term(Equation *e, int64_t coefficient, int64_t bound) noexcept nog
     e.coefficient[i] = coefficient
     e.bound[i] = bound
     e.terms += 1
-
-
-cdef int64_t gcd(int64_t a, int64_t b) noexcept nogil:
-    while b:
-        a, b = b, a % b
-    return a
 
 
 cdef bint search(Equation *e, int i, int64_t target) noexcept nogil:

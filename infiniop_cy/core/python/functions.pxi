@@ -1,9 +1,6 @@
 # The general calls behind iop.relu_backward(g, x), and iop.conv_backward(...), for NumPy arrays.
 from cpython.mem cimport PyMem_RawMalloc, PyMem_RawFree
 
-cdef tuple ELEMENTWISE_NAMES = ("out", "input", "grad_output")
-cdef tuple CONV_NAMES = ("grad_output", "input", "weight", "bias", "grad_input", "grad_weight", "grad_bias",
-                         "stride", "padding", "dilation", "groups", "workspace")
 
 cdef cnp.ndarray new_result(const Tensor *like, cnp.ndarray first, cnp.ndarray second, int dtype, space):
     """An array of like's shape: in the memory order of the operand that has that shape, else in C order."""

@@ -1,6 +1,6 @@
-# The convolution's gradients on a GPU: the core's plan as the problem that cuda_conv.h cuts into launches of the kernels
+# The convolution's gradients on a GPU: the core's plan as the problem that conv.h cuts into launches of the kernels
 # of cuda/conv_backward.cu.
-cdef extern from "cuda_conv.h" nogil:
+cdef extern from "cuda/conv.h" nogil:
     ctypedef struct CudaConvProblem:
         int dtype
         int accumulate

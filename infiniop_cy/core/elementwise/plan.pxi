@@ -1,0 +1,105 @@
+# From checked tensors to a plan, for all elementwise operators.
+#
+# A plan drops axes of length 1, orders the rest by the output's strides and merges what is contiguous in every operand.
+cdef enum:
+    # Bytes of output from which it goes past the caches, on a Xeon with 2 MB of L2 per core: 0.95 to 1.7 times as fast at
+    # 1 MB and 1.2 to 2 times from 2 MB on, even where the next call reads the output (0.8 to 1.2 times at half of it);
+    # where the output is an input, 0.6 to 1 times at any size.
+    STREAM_FROM = 1048576
+
+
+cdef void choose_kernel(const ElementwiseSpec *spec, ElementwisePlan *plan) noexcept nogil:
+    plan.formula = spec.formula
+    plan.accumulate = spec.accumulate
+    plan.parameters = spec.parameters
+    plan.kernel = kernels.elementwise[spec.formula][plan.dtype][ACCUMULATE if spec.accumulate else WRITE]
+    plan.stream = plan.kernel
+    if not spec.accumulate and plan.size * plan.itemsize[OUT] >= STREAM_FROM:
+        plan.stream = kernels.elementwise[spec.formula][plan.dtype][STREAM]
+
+
+cdef void plan_contiguous(const ElementwiseSpec *spec, int dtype, int64_t size, ElementwisePlan *plan) noexcept nogil:
+    """The plan for contiguous operands of one dtype and shape: nothing to check, sort or convert."""
+    cdef int k
+    plan.dtype = dtype
+    plan.ndim = 1
+    plan.size = plan.shape[0] = size
+    plan.tile_axis = -1
+    for k in range(OPERANDS):
+        plan.dtypes[k] = dtype
+        plan.itemsize[k] = plan.strides[k][0] = itemsize_of(dtype)
+        plan.offset[k] = 0
+        plan.run[k] = size
+    choose_kernel(spec, plan)
+
+
+cdef int64_t contiguous_run(const ElementwisePlan *plan, int k) noexcept nogil:
+    cdef int64_t run = 1
+    cdef int d
+    if plan.dtypes[k] != plan.dtype:
+        return 0
+    for d in range(plan.ndim - 1, -1, -1):
+        if plan.strides[k][d] != run * plan.itemsize[k]:
+            return run if d < plan.ndim - 1 else 0
+        run *= plan.shape[d]
+    return run
+
+
+cdef int plan_elementwise(const ElementwiseSpec *spec, const Tensor *out, const Tensor *input,
+                          const Tensor *grad_output, ElementwisePlan *plan, Failure *failure) noexcept nogil:
+    cdef const Tensor *operand[OPERANDS]
+    cdef int order[MAX_NDIM]
+    cdef int64_t sign
+    cdef int64_t width[MAX_NDIM]
+    cdef int n = 0, d, i, k, last
+    cdef bint mergeable
+    if check_elementwise(spec, out, input, grad_output, plan, failure):
+        return failure.rule
+    operand[OUT], operand[INPUT], operand[GRAD_OUTPUT] = out, input, grad_output
+    choose_kernel(spec, plan)
+    plan.deliver = kernels.convert[plan.dtype][out.dtype]
+    for k in range(OPERANDS):
+        plan.fetch[k] = kernels.convert[plan.dtypes[k]][plan.dtype]
+        plan.offset[k] = 0
+
+    for d in range(out.ndim):  # insertion sort: outermost, the largest output stride, first
+        if out.shape[d] == 1:
+            continue
+        i = n
+        while i > 0 and width[i - 1] < magnitude(out.strides[d]):
+            width[i] = width[i - 1]
+            order[i] = order[i - 1]
+            i -= 1
+        width[i] = magnitude(out.strides[d])
+        order[i] = d
+        n += 1
+
+    last = -1  # the plan's innermost axis so far
+    for i in range(n):
+        d = order[i]
+        sign = 1
+        if out.strides[d] < 0:  # walk the output upwards; elements are independent of the order
+            sign = -1
+            if plan.size:
+                for k in range(OPERANDS):
+                    plan.offset[k] += operand[k].strides[d] * (out.shape[d] - 1)
+        mergeable = last >= 0
+        for k in range(OPERANDS):
+            mergeable = mergeable and plan.strides[k][last] == sign * operand[k].strides[d] * out.shape[d]
+        if mergeable:
+            plan.shape[last] *= out.shape[d]
+        else:
+            last += 1
+            plan.shape[last] = out.shape[d]
+        for k in range(OPERANDS):
+            plan.strides[k][last] = sign * operand[k].strides[d]
+    if last < 0:
+        last = 0
+        plan.shape[0] = 1
+        for k in range(OPERANDS):
+            plan.strides[k][0] = plan.itemsize[k]
+    plan.ndim = last + 1
+    for k in range(OPERANDS):
+        plan.run[k] = contiguous_run(plan, k)
+    plan_tiles(plan)
+    return Rule.PASSED

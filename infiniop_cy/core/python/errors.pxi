@@ -1,0 +1,16 @@
+# A failure of the core as an exception, in which arguments have names.
+cdef tuple ELEMENTWISE_NAMES = ("out", "input", "grad_output")
+cdef tuple ELEMENTWISE_PLAN_NAMES = ("grad_input", "input", "grad_output")
+cdef tuple CONV_NAMES = ("grad_output", "input", "weight", "bias", "grad_input", "grad_weight", "grad_bias",
+                         "stride", "padding", "dilation", "groups", "workspace")
+
+
+cdef object error_of(const Failure *failure, str op, tuple arguments, dict tensors, refusal=None):
+    """The exception for a failure; `arguments` are the names its numbers stand for. refusal: a function giving the
+    message of PARAMETERS_CONTRADICT."""
+
+    def name_of(i):
+        return arguments[i] if 0 <= i < len(arguments) else None
+    return status.explain(op, Rule(failure.rule), arg=name_of(failure.arg), against=name_of(failure.against),
+                          axis=failure.axis, got=failure.got, expected=failure.expected, tensors=tensors,
+                          constraint=refusal() if failure.rule == Rule.PARAMETERS_CONTRADICT else "")
