@@ -1,4 +1,4 @@
-"""Every rule of SPEC.md's error table: the exception, its status, its message, and that no output changed."""
+"""Every rule in status.py: the exception, its status, its message, and that no output changed."""
 import numpy as np
 import pytest
 

@@ -39,6 +39,21 @@ def test_out_is_cast_after_computing(dtype, out_dtype, rng):
     assert same_bits(out, expected.astype(out.dtype))
 
 
+@pytest.mark.parametrize("out_dtype", [*DTYPES, *CAST_ONLY])
+def test_descriptor_of_every_dtype_means_what_numpy_means(out_dtype):
+    """A dtype's code and size: the core writes values of that dtype, in its own rows, and nothing between them."""
+    rows = np.zeros((3, 8), dtype_of(out_dtype))
+    out, values = rows[:, :5], np.arange(15, dtype=np.float32).reshape(3, 5)
+    described = iop.TensorDescriptor((3, 5), out_dtype, strides=(8, 1))
+    inputs = iop.TensorDescriptor((3, 5), "float32")
+    op = iop.LeakyReluBackwardDescriptor(iop.Handle(), described, inputs, inputs)
+    op.calculate(None, out, np.ones((3, 5), np.float32), values)
+    expected = np.zeros((3, 8), rows.dtype)
+    expected[:, :5] = values.astype(rows.dtype)
+    assert same_bits(rows, expected)
+    assert described.dtype == rows.dtype
+
+
 @pytest.mark.parametrize(("out_dtype", "values", "expected"), [
     ("int8", [1e9, -1e9, np.nan, np.inf, -2.9, 127.5], [127, -128, 0, 127, -2, 127]),
     ("uint8", [1e9, -1, np.nan, -np.inf, 2.9], [255, 0, 0, 0, 2]),

@@ -1,4 +1,4 @@
-"""SPEC's table of numerics, row by row, in every dtype; and the corners beside it."""
+"""What each operator promises at zeros, infinities and NaN, row by row, in every dtype; and the corners beside it."""
 import numpy as np
 import pytest
 
