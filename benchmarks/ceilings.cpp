@@ -18,8 +18,8 @@ static void part(const float *g, const float *x, float *out, int64_t n) {
     _mm_sfence();
 #elif defined(__AVX__)
     for (; i + 8 <= n; i += 8)
-        _mm256_stream_ps(out + i, _mm256_add_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(3)),
-                                                _mm256_loadu_ps(g + i)));
+        _mm256_stream_ps(
+            out + i, _mm256_add_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(3)), _mm256_loadu_ps(g + i)));
     _mm_sfence();
 #endif
     for (; i < n; i++) out[i] = g[i] + 3 * x[i];
@@ -72,7 +72,11 @@ extern "C" double multiply_add_double(int64_t rounds, int threads) { return mult
 extern "C" double multiply_add_bfloat16(int64_t rounds, int threads) {
 #if defined(__AMX_BF16__) && defined(__linux__)
     if (syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */)) return 0;
-    struct alignas(64) { uint8_t palette, reserved[15]; uint16_t row_bytes[16]; uint8_t rows[16]; } shapes = {};
+    struct alignas(64) {
+        uint8_t palette, reserved[15];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } shapes = {};
     shapes.palette = 1;
     for (int i = 0; i < 8; i++) shapes.row_bytes[i] = 64, shapes.rows[i] = 16;
 #pragma omp parallel num_threads(threads)

@@ -46,9 +46,7 @@ template <class I> struct Sizes {
 
 // Of one axis: the input pixels first + i*stride, which the taps tap + j*period reach from output pixels
 // output + i - j*hop.
-struct AxisPhase {
-    int first, size, tap, taps, output;
-};
+struct AxisPhase { int first, size, tap, taps, output; };
 
 INFINIOP_INLINE AxisPhase axis_phase(const CudaConvAxis &a, int number) {
     AxisPhase phase = {0, int(a.size_in), 0, int(a.kernel), int(a.before)};

@@ -142,13 +142,72 @@ template <class Tile> struct InputPanels {
     }
 };
 
+// How a tile's sums leave through shared memory: in rounds of so many rows, `pitch` apart.
+template <class Tile> struct InputStage {
+    static constexpr int pitch = Tile::columns + 16 / sizeof(S);
+    static constexpr int rounds = Tile::rows * pitch * sizeof(S) > 40 * 1024 ? 2 : 1, rows = Tile::rows / rounds;
+    static constexpr int bytes = rows * pitch * sizeof(S);
+};
+
+// The sums over all steps of (tap, co). panels: room for two of each.
+template <class Tile>
+INFINIOP_INLINE void sum_input_tile(Tile &sums, const CudaConvGradInput &a, const InputBlock &block,
+                                    const InputColumn &column, T *panels) {
+    T *panel_a = panels, *panel_b = panel_a + 2 * Tile::a_size;
+    const int taps = block.axis[0].taps * block.axis[1].taps * block.axis[2].taps;
+    const int steps = (int(a.conv.cout) + Tile::depth - 1) / Tile::depth * taps;
+    if (!steps) return;
+    InputPanels<Tile> next = {};
+    next.start_tap(a, block, column);
+    next.fetch(a, block, column);
+    next.commit(panel_a, panel_b);
+    __syncthreads();
+    for (int s = 0; s < steps; s++) {
+        const int now = s & 1;
+        if (s + 1 < steps) next.fetch(a, block, column);
+        sums.multiply(panel_a + now * Tile::a_size, panel_b + now * Tile::b_size);
+        if (s + 1 < steps) next.commit(panel_a + (1 - now) * Tile::a_size, panel_b + (1 - now) * Tile::b_size);
+        __syncthreads();
+    }
+}
+
+// Sums to grad_input, by way of `stage`. nonfinite, in shared memory: some weight of these rows is inf or NaN, so what
+// it reaches is summed again.
+template <class Tile>
+INFINIOP_INLINE void store_input_tile(Tile &sums, const CudaConvGradInput &a, const InputBlock &block, S *stage,
+                                      const int &nonfinite) {
+    typedef InputStage<Tile> Stage;
+    const CudaConv &c = a.conv;
+    const CudaConvView &v = c.view[CUDA_CONV_GRAD_INPUT];
+    const int number = threadIdx.x % Tile::columns;
+    const PhasePixel at(block, number);
+    int pixel[3];
+    for (int d = 0; d < 3; d++) pixel[d] = block.axis[d].first + at.at[d] * int(c.axis[d].stride);
+    T *out = (T *)v.data + at.n * v.n + block.group * c.cin * v.channel + offset(v, pixel);
+#pragma unroll 1
+    for (int round = 0; round < Stage::rounds; round++) {
+        if (round) __syncthreads();
+        sums.store(stage, Stage::pitch, round * Stage::rows, Stage::rows);
+        __syncthreads();
+        for (int i = threadIdx.x / Tile::columns; i < Stage::rows; i += CUDA_CONV_BLOCK / Tile::columns) {
+            const int64_t ci = block.row + round * Stage::rows + i;
+            if (at.n >= c.batch || ci >= c.cin) break;
+            S value = stage[i * Stage::pitch + number];
+            if (nonfinite) {
+                bool reached;
+                S exact = input_sum<int>(c, at.n, block.group, ci, pixel, reached);
+                if (reached) value = exact;
+            }
+            if (c.accumulate) value = to_compute(out[ci * v.channel]) + value;
+            out[ci * v.channel] = from_compute<T>(value);
+        }
+    }
+}
+
 template <class Tile> INFINIOP_INLINE void grad_input_tile(const CudaConvGradInput &a) {
     static_assert(!Tile::k_innermost, "weights are packed along ci");
-    constexpr int panels = 2 * (Tile::a_size + Tile::b_size) * sizeof(T);
-    constexpr int pitch = Tile::columns + 16 / sizeof(S);
-    constexpr int rounds = Tile::rows * pitch * sizeof(S) > 40 * 1024 ? 2 : 1, round_rows = Tile::rows / rounds;
-    constexpr int stage_bytes = round_rows * pitch * sizeof(S);
-    alignas(32) __shared__ unsigned char memory[panels > stage_bytes ? panels : stage_bytes];
+    constexpr int panel_bytes = 2 * (Tile::a_size + Tile::b_size) * sizeof(T), stage_bytes = InputStage<Tile>::bytes;
+    alignas(32) __shared__ unsigned char memory[panel_bytes > stage_bytes ? panel_bytes : stage_bytes];
     const CudaConv &c = a.conv;
 
     __shared__ InputBlock block;
@@ -165,55 +224,16 @@ template <class Tile> INFINIOP_INLINE void grad_input_tile(const CudaConvGradInp
     if (threadIdx.x < Tile::columns) write_column(columns[threadIdx.x], c, block, threadIdx.x);
     __syncthreads();
 
-    T *panel_a = (T *)memory, *panel_b = panel_a + 2 * Tile::a_size;
     Tile sums;
     sums.clear();
-    const int number = threadIdx.x % Tile::columns, taps = block.axis[0].taps * block.axis[1].taps * block.axis[2].taps;
-    const int steps = (int(c.cout) + Tile::depth - 1) / Tile::depth * taps;
-    if (steps) {
-        InputPanels<Tile> next = {};
-        next.start_tap(a, block, columns[number]);
-        next.fetch(a, block, columns[number]);
-        next.commit(panel_a, panel_b);
-        __syncthreads();
-        for (int s = 0; s < steps; s++) {
-            const int now = s & 1;
-            if (s + 1 < steps) next.fetch(a, block, columns[number]);
-            sums.multiply(panel_a + now * Tile::a_size, panel_b + now * Tile::b_size);
-            if (s + 1 < steps) next.commit(panel_a + (1 - now) * Tile::a_size, panel_b + (1 - now) * Tile::b_size);
-            __syncthreads();
-        }
-    }
+    sum_input_tile(sums, a, block, columns[threadIdx.x % Tile::columns], (T *)memory);
 
     const int64_t flags = c.taps * (a.depth / CUDA_CONV_PACK_DEPTH);  // of PACK_ROWS rows
     const int32_t *flag = a.nonfinite + (block.group * a.rows + block.row) / CUDA_CONV_PACK_ROWS * flags;
     for (int64_t i = threadIdx.x; i < Tile::rows / CUDA_CONV_PACK_ROWS * flags; i += CUDA_CONV_BLOCK)
         if (flag[i]) nonfinite = 1;
 
-    const CudaConvView &v = c.view[CUDA_CONV_GRAD_INPUT];
-    const PhasePixel at(block, number);
-    S *stage = (S *)memory;
-    int pixel[3];
-    for (int d = 0; d < 3; d++) pixel[d] = block.axis[d].first + at.at[d] * int(c.axis[d].stride);
-    T *out = (T *)v.data + at.n * v.n + block.group * c.cin * v.channel + offset(v, pixel);
-#pragma unroll 1
-    for (int round = 0; round < rounds; round++) {
-        if (round) __syncthreads();
-        sums.store(stage, pitch, round * round_rows, round_rows);
-        __syncthreads();
-        for (int i = threadIdx.x / Tile::columns; i < round_rows; i += CUDA_CONV_BLOCK / Tile::columns) {
-            const int64_t ci = block.row + round * round_rows + i;
-            if (at.n >= c.batch || ci >= c.cin) break;
-            S value = stage[i * pitch + number];
-            if (nonfinite) {
-                bool reached;
-                S exact = input_sum<int>(c, at.n, block.group, ci, pixel, reached);
-                if (reached) value = exact;
-            }
-            if (c.accumulate) value = to_compute(out[ci * v.channel]) + value;
-            out[ci * v.channel] = from_compute<T>(value);
-        }
-    }
+    store_input_tile(sums, a, block, (S *)memory, nonfinite);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 // What a block computes: a tile of [group][rows][columns], over one unit or all.
 struct WeightBlock {
     int64_t row, column, group, first_unit;
-    int rows;  // that are output channels
+    int rows;    // that are output channels
     int64_t to;  // the tile's corner in the total, or in its slot
 };
 

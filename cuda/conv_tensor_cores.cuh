@@ -126,8 +126,9 @@ template <int arithmetic, int size, bool, bool> struct tile_type { typedef FmaTi
 #endif
 
 template <int arithmetic, int size, bool k_innermost>
-using Tile = typename tile_type<arithmetic, size, k_innermost, has_tensor_cores<T> &&
-    (arithmetic == CUDA_CONV_16_BIT || arithmetic == CUDA_CONV_TF32)>::type;
+using Tile =
+    typename tile_type<arithmetic, size, k_innermost,
+                       has_tensor_cores<T> && (arithmetic == CUDA_CONV_16_BIT || arithmetic == CUDA_CONV_TF32)>::type;
 
 }  // namespace
 }  // namespace INFINIOP_ISA

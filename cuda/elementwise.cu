@@ -1,5 +1,5 @@
-// Every elementwise gradient: out[i] = gradient(grad_output[i], input[i]), or out[i] + it. The formulas are those of the
-// CPU (kernels/formulas.h); here is only how elements reach them. Compiled for one formula and one dtype:
+// Every elementwise gradient: out[i] = gradient(grad_output[i], input[i]), or out[i] + it. The formulas are those of
+// the CPU (kernels/formulas.h); here is only how elements reach them. Compiled for one formula and one dtype:
 //   -DINFINIOP_FORMULA=gelu_backward -DINFINIOP_T=float
 //
 // Each kernel goes through one_element, and nothing is contracted (--fmad=false), so the bits do not depend on which
@@ -16,9 +16,7 @@ typedef INFINIOP_FORMULA Formula;
 typedef INFINIOP_T T;
 typedef compute_type<T> S;
 
-__device__ __forceinline__ S one_element(S g, S x, const FormulaParameters &p) {
-    return Formula::gradient<T>(g, x, p);
-}
+__device__ __forceinline__ S one_element(S g, S x, const FormulaParameters &p) { return Formula::gradient<T>(g, x, p); }
 
 __device__ __forceinline__ T one_element(T g, T x, const T *old, const FormulaParameters &p) {
     S gradient = one_element(to_compute(g), to_compute(x), p);
@@ -127,7 +125,8 @@ extern "C" __global__ void __launch_bounds__(CUDA_BLOCK) contiguous(const CudaCo
         if (a.accumulate) old = *(const Vector *)out;
 #pragma unroll
         for (int i = 0; i < VECTOR; i++)
-            result.lane[i] = one_element(grads.lane[i], inputs.lane[i], a.accumulate ? &old.lane[i] : nullptr, a.parameters);
+            result.lane[i] =
+                one_element(grads.lane[i], inputs.lane[i], a.accumulate ? &old.lane[i] : nullptr, a.parameters);
         *(Vector *)out = result;
     } else {
         for (int i = 0; first + i < a.size; i++)
@@ -146,8 +145,8 @@ extern "C" __global__ void __launch_bounds__(CUDA_BLOCK) mixed(const CudaStrided
     else walk<uint64_t, mixed_element>(a);
 }
 
-// A block per tile of out's innermost axis (columns) and tile_axis (rows). An operand that is `across`, contiguous along
-// the rows, goes through shared memory, so that both its loads and the stores of out touch whole lines.
+// A block per tile of out's innermost axis (columns) and tile_axis (rows). An operand that is `across`, contiguous
+// along the rows, goes through shared memory, so that both its loads and the stores of out touch whole lines.
 extern "C" __global__ void __launch_bounds__(CUDA_BLOCK) tiled(const CudaStrided a) {
     __shared__ T tile[CUDA_OPERANDS][CUDA_TILE][CUDA_TILE + 1];  // by column; one more against bank conflicts
     constexpr int STEP = CUDA_BLOCK / CUDA_TILE;
@@ -166,8 +165,8 @@ extern "C" __global__ void __launch_bounds__(CUDA_BLOCK) tiled(const CudaStrided
         if (!a.across[k]) continue;
         for (int column = group; column < CUDA_TILE; column += STEP)
             if (column < columns && lane < rows)
-                tile[k][column][lane] = *element(a.data[k], corner.of[k] + column * a.axes[last].strides[k]
-                                                                + lane * a.axes[a.tile_axis].strides[k]);
+                tile[k][column][lane] = *element(
+                    a.data[k], corner.of[k] + column * a.axes[last].strides[k] + lane * a.axes[a.tile_axis].strides[k]);
     }
     __syncthreads();
     for (int row = group; row < CUDA_TILE; row += STEP) {
@@ -175,7 +174,8 @@ extern "C" __global__ void __launch_bounds__(CUDA_BLOCK) tiled(const CudaStrided
         T value[CUDA_OPERANDS];
         T *out = nullptr;
         for (int k = 0; k < CUDA_OPERANDS; k++) {
-            T *p = element(a.data[k], corner.of[k] + row * a.axes[a.tile_axis].strides[k] + lane * a.axes[last].strides[k]);
+            T *p = element(a.data[k],
+                           corner.of[k] + row * a.axes[a.tile_axis].strides[k] + lane * a.axes[last].strides[k]);
             if (k == CUDA_OUT) out = p;
             else value[k] = a.across[k] ? tile[k][lane][row] : *p;
         }

@@ -1,8 +1,8 @@
 """Where the arrays of one call lie, for the core, which sees only NumPy headers over device memory.
 
 A space turns inputs and outputs into such headers, makes new results, and gives the caller what it asked for. The core
-checks and plans on headers as on any array (core/python/functions.pxi). A space is a context manager: leaving it gives back the
-memory that the call borrowed.
+checks and plans on headers as on any array (core/python/functions.pxi). A space is a context manager: leaving it gives
+back the memory that the call borrowed.
 """
 import numpy as np
 

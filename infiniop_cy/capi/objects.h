@@ -24,7 +24,10 @@ enum ObjectKind {
 
 static pthread_mutex_t object_lock = PTHREAD_MUTEX_INITIALIZER;
 enum { OBJECT_SIZES = 16 };
-static struct { size_t size; Object *free; } object_pools[OBJECT_SIZES];
+static struct {
+    size_t size;
+    Object *free;
+} object_pools[OBJECT_SIZES];
 
 // A zeroed object of `size` bytes, or NULL where memory has run out.
 static inline void *new_object(int32_t kind, size_t size) {

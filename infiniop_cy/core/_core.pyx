@@ -6,9 +6,9 @@
 One module out of one file per idea, so that every call is direct and inlinable and the whole is one
 shared object. Read top to bottom: each file uses only those before it.
 """
-import numpy
+import numpy  # no-cython-lint: used in the files below
 
-from infiniop_cy import dtypes, status
+from infiniop_cy import dtypes, status  # no-cython-lint
 
 include "base/declarations.pxi"     # the kernel tables and the platform, as Cython sees them
 include "base/status.pxi"           # rules, and how a failure is carried

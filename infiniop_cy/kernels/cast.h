@@ -37,8 +37,12 @@ INFINIOP_INLINE float round_to_odd(double v) {
 INFINIOP_INLINE float round_to_odd(float v) { return v; }
 
 template <class T> struct from_value;  // a float or double to T
-template <> struct from_value<float> { template <class S> static INFINIOP_INLINE float of(S v) { return float(v); } };
-template <> struct from_value<double> { template <class S> static INFINIOP_INLINE double of(S v) { return double(v); } };
+template <> struct from_value<float> {
+    template <class S> static INFINIOP_INLINE float of(S v) { return float(v); }
+};
+template <> struct from_value<double> {
+    template <class S> static INFINIOP_INLINE double of(S v) { return double(v); }
+};
 template <class T> struct from_value_16 {
     template <class S> static INFINIOP_INLINE T of(S v) { return from_compute<T>(round_to_odd(v)); }
 };
@@ -64,7 +68,9 @@ template <> struct from_value<uint8_t> : from_value_integer<uint8_t> {};
 template <> struct from_value<uint16_t> : from_value_integer<uint16_t> {};
 template <> struct from_value<uint32_t> : from_value_integer<uint32_t> {};
 template <> struct from_value<uint64_t> : from_value_integer<uint64_t> {};
-template <> struct from_value<bool> { template <class S> static INFINIOP_INLINE bool of(S v) { return v != 0; } };
+template <> struct from_value<bool> {
+    template <class S> static INFINIOP_INLINE bool of(S v) { return v != 0; }
+};
 template <class S_> struct complex { S_ real, imag; };
 template <class C> struct from_value<complex<C>> {
     template <class S> static INFINIOP_INLINE complex<C> of(S v) { return {C(v), C(0)}; }

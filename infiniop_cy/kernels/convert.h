@@ -57,8 +57,7 @@ void convert(const char *from, int64_t from_stride, char *to, int64_t to_stride,
                 }
 #endif
     }
-    for (; i < n; i++)
-        write(to + i * to_stride, from_value<To>::of(to_compute(read<From>(from + i * from_stride))));
+    for (; i < n; i++) write(to + i * to_stride, from_value<To>::of(to_compute(read<From>(from + i * from_stride))));
 }
 
 template <class T, int step> INFINIOP_INLINE void copy_every(const char *from, T *to, int64_t n) {

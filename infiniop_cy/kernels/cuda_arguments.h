@@ -16,9 +16,7 @@ enum {
 };
 
 // n / divisor without a division: (mulhi(n, magic) + n) >> shift, for n < 2^31.
-struct CudaDivisor {
-    uint32_t divisor, magic, shift;
-};
+struct CudaDivisor { uint32_t divisor, magic, shift; };
 
 static inline CudaDivisor cuda_divisor(uint32_t divisor) {
     uint32_t shift = 0;
@@ -49,7 +47,7 @@ struct CudaStrided {
     FormulaParameters parameters;
     int32_t accumulate, ndim;
     int32_t dtypes[CUDA_OPERANDS];  // for the kernel that converts
-    int32_t tile_axis;              // for the kernel that transposes: along which an operand that is `across` is contiguous
+    int32_t tile_axis;  // for the kernel that transposes: along which an operand that is `across` is contiguous
     int32_t across[CUDA_OPERANDS], padding;
     CudaAxis axes[CUDA_MAX_AXES];
 };

@@ -5,34 +5,47 @@
 
 // The tensors, in the order of the core's.
 enum CudaConvTensor {
-    CUDA_CONV_GRAD_OUTPUT, CUDA_CONV_INPUT, CUDA_CONV_WEIGHT, CUDA_CONV_BIAS,
-    CUDA_CONV_GRAD_INPUT, CUDA_CONV_GRAD_WEIGHT, CUDA_CONV_GRAD_BIAS, CUDA_CONV_TENSORS
+    CUDA_CONV_GRAD_OUTPUT,
+    CUDA_CONV_INPUT,
+    CUDA_CONV_WEIGHT,
+    CUDA_CONV_BIAS,
+    CUDA_CONV_GRAD_INPUT,
+    CUDA_CONV_GRAD_WEIGHT,
+    CUDA_CONV_GRAD_BIAS,
+    CUDA_CONV_TENSORS
 };
 
 // Of a module, which is compiled for one dtype. LARGE, SMALL and TF32 multiply tiles, see cuda_conv_tiles.
 enum CudaConvKernel {
     CUDA_CONV_PACK_WEIGHT,
-    CUDA_CONV_INPUT_LARGE, CUDA_CONV_INPUT_SMALL, CUDA_CONV_INPUT_TF32, CUDA_CONV_INPUT_DIRECT,
-    CUDA_CONV_WEIGHT_LARGE, CUDA_CONV_WEIGHT_SMALL, CUDA_CONV_WEIGHT_TF32, CUDA_CONV_WEIGHT_DIRECT,
-    CUDA_CONV_REDUCE, CUDA_CONV_SUM_BIAS, CUDA_CONV_KERNELS
+    CUDA_CONV_INPUT_LARGE,
+    CUDA_CONV_INPUT_SMALL,
+    CUDA_CONV_INPUT_TF32,
+    CUDA_CONV_INPUT_DIRECT,
+    CUDA_CONV_WEIGHT_LARGE,
+    CUDA_CONV_WEIGHT_SMALL,
+    CUDA_CONV_WEIGHT_TF32,
+    CUDA_CONV_WEIGHT_DIRECT,
+    CUDA_CONV_REDUCE,
+    CUDA_CONV_SUM_BIAS,
+    CUDA_CONV_KERNELS
 };
 
 enum {
     CUDA_CONV_BLOCK = 256,        // threads, of all kernels but sum_bias
     CUDA_CONV_BIAS_BLOCK = 1024,  // a warp for each of 32 units at a time
     CUDA_CONV_WARP = 32,
-    CUDA_CONV_CHUNK = 256,        // output pixels whose addresses a block keeps in shared memory
-    CUDA_CONV_PACK_ROWS = 64,     // input by output channels that a block of pack_weight packs
+    CUDA_CONV_CHUNK = 256,     // output pixels whose addresses a block keeps in shared memory
+    CUDA_CONV_PACK_ROWS = 64,  // input by output channels that a block of pack_weight packs
     CUDA_CONV_PACK_DEPTH = 32,
 };
 
 // Rows by columns of a block's product, and how much of the summed axis is in shared memory at a time. Rows are
 // multiples of CUDA_CONV_PACK_ROWS, depths divide CUDA_CONV_PACK_DEPTH.
-struct CudaConvTile {
-    int rows, columns, depth;
-};
+struct CudaConvTile { int rows, columns, depth; };
 enum CudaConvArithmetic { CUDA_CONV_FLOAT, CUDA_CONV_DOUBLE, CUDA_CONV_16_BIT, CUDA_CONV_TF32, CUDA_CONV_ARITHMETICS };
-constexpr CudaConvTile cuda_conv_tiles[CUDA_CONV_ARITHMETICS][2] = {  // large, small
+constexpr CudaConvTile cuda_conv_tiles[CUDA_CONV_ARITHMETICS][2] = {
+    // large, small
     {{128, 128, 8}, {64, 64, 8}},
     {{64, 64, 8}, {64, 64, 8}},
     {{128, 64, 32}, {64, 64, 32}},
@@ -44,8 +57,8 @@ constexpr CudaConvTile cuda_conv_tiles[CUDA_CONV_ARITHMETICS][2] = {  // large, 
 struct CudaConvAxis {
     int64_t size_in, size_out, kernel, stride, before, dilation;
     int64_t phases, period, hop;
-    int64_t inverse;                // of hop, modulo period
-    CudaDivisor out;                // of size_out, unless the convolution is wide
+    int64_t inverse;  // of hop, modulo period
+    CudaDivisor out;  // of size_out, unless the convolution is wide
     int32_t padding;
 };
 
@@ -60,7 +73,7 @@ struct CudaConv {
     CudaConvAxis axis[3];
     CudaConvView view[CUDA_CONV_TENSORS];
     int32_t accumulate;
-    int32_t wide;                   // 32 bits do not count the pixels or taps; only the direct kernels cope
+    int32_t wide;  // 32 bits do not count the pixels or taps; only the direct kernels cope
 };
 
 // pack_weight and grad_input. Packed weights are [group][tap][depth][rows], zero beyond the channels and where they are
@@ -69,10 +82,10 @@ struct CudaConvGradInput {
     CudaConv conv;
     void *packed;
     int32_t *nonfinite;
-    int64_t rows, depth;            // cin and cout, rounded up
-    int64_t first_block;            // of this launch
+    int64_t rows, depth;  // cin and cout, rounded up
+    int64_t first_block;  // of this launch
     int64_t row_tiles, column_tiles;
-    int64_t channels_innermost;     // neighbouring threads of the direct kernel: channels instead of pixels
+    int64_t channels_innermost;  // neighbouring threads of the direct kernel: channels instead of pixels
 };
 
 // Output pixels are summed by units, each from zero, and units are added one after the other. Pixels counted over the
@@ -98,15 +111,15 @@ struct CudaConvGradWeight {
     int64_t row_tiles, column_tiles;
     int64_t first_block;
     CudaConvUnits units;
-    int64_t first_unit;             // of this wave, of which slot 0 is
-    int64_t wave;                   // units in this wave; reduce: slots to add, 0 if the total has them already
+    int64_t first_unit;  // of this wave, of which slot 0 is
+    int64_t wave;        // units in this wave; reduce: slots to add, 0 if the total has them already
     int32_t mode;
-    int32_t continues;              // grad_weight: the total holds what earlier units, or the tensor, came to
-    int32_t from, to;               // reduce: where the sum starts and where it goes
+    int32_t continues;  // grad_weight: the total holds what earlier units, or the tensor, came to
+    int32_t from, to;   // reduce: where the sum starts and where it goes
 };
 
 struct CudaConvGradBias {
-    CudaConv conv;                  // contiguous axes of grad_output are merged
+    CudaConv conv;  // contiguous axes of grad_output are merged
     CudaConvUnits units;
     int64_t first_block;
 };

@@ -83,7 +83,8 @@ const Choice *choose(const char *forced) {
     return nullptr;
 }
 
-// Intel's cores do these at half the rate of float32 products, AMD's at twice: on Intel's only where avx512 is asked for.
+// Intel's cores do these at half the rate of float32 products, AMD's at twice: on Intel's only where avx512 is asked
+// for.
 bool runs_pairs(const KernelTable *table) {
 #if defined(INFINIOP_X86_KERNELS)
     return table && table->pairs.of_channels && __builtin_cpu_supports("avx512bf16") &&

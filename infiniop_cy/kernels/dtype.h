@@ -33,9 +33,7 @@ INFINIOP_INLINE u32v join(u16v first, u16v second) {
 
 // A register of stored elements, widened: one vector in the compute type, or two where it is twice as wide. Which
 // element is in which part does not matter between widen and narrow.
-template <class T> struct register_of {
-    static constexpr int count = vector_bytes / sizeof(T);
-};
+template <class T> struct register_of { static constexpr int count = vector_bytes / sizeof(T); };
 template <class V, int n> struct parts {
     static constexpr int count = n;
     V part[n];

@@ -8,8 +8,8 @@
 namespace INFINIOP_ISA {
 namespace {
 
-// Bytes between what is computed and what is fetched of each input. 512 to 8,192 measured alike; without, float32 sigmoid
-// and gelu took 1.6 and 1.15 times as long from memory, and the others the same.
+// Bytes between what is computed and what is fetched of each input. 512 to 8,192 measured alike; without, float32
+// sigmoid and gelu took 1.6 and 1.15 times as long from memory, and the others the same.
 enum { PREFETCH_BYTES = 2048 };
 
 // Registers from which it pays to start with a part of one, so that the rest of out is aligned: stores across cache

@@ -75,8 +75,9 @@ struct gelu_tanh_backward : formula_base {
             small_slope = mul_add(square.hi, splat<V>(3 * C::tanh_exponent3_hi), splat<V>(C::tanh_exponent1_lo));
         } else {
             // -y/a in powers of two, as coarse, of so few bits that coarse - tanh_exponent1_hi is exact, and fine.
-            V coarse = mul_add(square.hi, splat<V>(C::tanh_exponent3_hi),
-                               splat<V>(C::tanh_coarse + C::tanh_exponent1_hi)) - C::tanh_coarse;
+            V coarse =
+                mul_add(square.hi, splat<V>(C::tanh_exponent3_hi), splat<V>(C::tanh_coarse + C::tanh_exponent1_hi)) -
+                C::tanh_coarse;
             V fine = product_minus(square.hi, splat<V>(C::tanh_exponent3_hi), coarse - C::tanh_exponent1_hi);
             V correction = mul_add(square.hi, splat<V>(C::tanh_exponent3_lo), splat<V>(C::tanh_exponent1_lo));
             fine = fine + mul_add(square.lo, splat<V>(C::tanh_exponent3_hi), correction);
@@ -111,12 +112,9 @@ struct sigmoid_backward : formula_base {
     }
 };
 
-template <class... Formula> struct formula_list {
-    static constexpr int count = sizeof...(Formula);
-};
+template <class... Formula> struct formula_list { static constexpr int count = sizeof...(Formula); };
 
-using formulas =
-    formula_list<relu_backward, leaky_relu_backward, gelu_backward, gelu_tanh_backward, sigmoid_backward>;
+using formulas = formula_list<relu_backward, leaky_relu_backward, gelu_backward, gelu_tanh_backward, sigmoid_backward>;
 
 }  // namespace
 }  // namespace INFINIOP_ISA

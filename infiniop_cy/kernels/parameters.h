@@ -1,6 +1,4 @@
 // The numeric parameters of a formula, in the order of its row in operators.py.
 #pragma once
 
-struct FormulaParameters {
-    double value[4];
-};
+struct FormulaParameters { double value[4]; };

@@ -22,8 +22,18 @@ namespace {
 
 #ifdef __CUDACC__
 template <class V> struct lanes;
-template <> struct lanes<float> { typedef float S; typedef int32_t I; enum { count = 1 }; static constexpr int32_t magnitude = INT32_MAX; };
-template <> struct lanes<double> { typedef double S; typedef int64_t I; enum { count = 1 }; static constexpr int64_t magnitude = INT64_MAX; };
+template <> struct lanes<float> {
+    typedef float S;
+    typedef int32_t I;
+    enum { count = 1 };
+    static constexpr int32_t magnitude = INT32_MAX;
+};
+template <> struct lanes<double> {
+    typedef double S;
+    typedef int64_t I;
+    enum { count = 1 };
+    static constexpr int64_t magnitude = INT64_MAX;
+};
 template <class S> struct vector_of { typedef S type; };
 #else
 #if defined(__AVX512F__)
@@ -71,9 +81,7 @@ template <class To, class From> INFINIOP_INLINE To bits_as(From from) {
 
 template <class Mask, class V> INFINIOP_INLINE V select(Mask mask, V yes, V no) { return mask ? yes : no; }
 
-template <class V> INFINIOP_INLINE V absolute(V x) {
-    return bits_as<V>(bits_as<integer<V>>(x) & lanes<V>::magnitude);
-}
+template <class V> INFINIOP_INLINE V absolute(V x) { return bits_as<V>(bits_as<integer<V>>(x) & lanes<V>::magnitude); }
 
 // a*b + c, fused wherever the hardware fuses.
 #if defined(__CUDACC__)
@@ -83,15 +91,23 @@ INFINIOP_INLINE double mul_add(double a, double b, double c) { return fma(a, b, 
 #elif defined(__AVX512F__)
 #define INFINIOP_FUSED 1
 INFINIOP_INLINE f32v mul_add(f32v a, f32v b, f32v c) { return (f32v)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
-INFINIOP_INLINE f64v mul_add(f64v a, f64v b, f64v c) { return (f64v)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c); }
+INFINIOP_INLINE f64v mul_add(f64v a, f64v b, f64v c) {
+    return (f64v)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+}
 #elif defined(__AVX2__) && defined(__FMA__)
 #define INFINIOP_FUSED 1
 INFINIOP_INLINE f32v mul_add(f32v a, f32v b, f32v c) { return (f32v)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
-INFINIOP_INLINE f64v mul_add(f64v a, f64v b, f64v c) { return (f64v)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c); }
+INFINIOP_INLINE f64v mul_add(f64v a, f64v b, f64v c) {
+    return (f64v)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+}
 #elif defined(__aarch64__)
 #define INFINIOP_FUSED 1
-INFINIOP_INLINE f32v mul_add(f32v a, f32v b, f32v c) { return (f32v)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
-INFINIOP_INLINE f64v mul_add(f64v a, f64v b, f64v c) { return (f64v)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b); }
+INFINIOP_INLINE f32v mul_add(f32v a, f32v b, f32v c) {
+    return (f32v)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+}
+INFINIOP_INLINE f64v mul_add(f64v a, f64v b, f64v c) {
+    return (f64v)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
+}
 #else
 #define INFINIOP_FUSED 0
 template <class V> INFINIOP_INLINE V mul_add(V a, V b, V c) { return a * b + c; }

@@ -1,6 +1,6 @@
-// Elementary functions for the formulas. T is the type that the result will be stored in. Double-word arithmetic (hi + lo)
-// carries exponents whose rounding alone would cost tens of ulp in the tails, and what else it takes to stay within
-// 4 ulp. Where T is narrow, of 16 bits, the low words are left out: they would change nothing.
+// Elementary functions for the formulas. T is the type that the result will be stored in. Double-word arithmetic
+// (hi + lo) carries exponents whose rounding alone would cost tens of ulp in the tails, and what else it takes to stay
+// within 4 ulp. Where T is narrow, of 16 bits, the low words are left out: they would change nothing.
 #pragma once
 #include "coefficients.h"
 #include "dtype.h"
@@ -42,17 +42,17 @@ template <class V> INFINIOP_INLINE V mul_add_once(V a, V b, V c) {
 template <class V> INFINIOP_INLINE V product_minus(V a, V b, V c) { return mul_add_once(a, b, -c); }
 
 // Horner's rule, unrolled; C::name[i] are compile-time constants also in device code.
-#define INFINIOP_POLYNOMIAL(name)                                                            \
-    template <class V, class C, int i> struct name##_from {                                  \
-        static INFINIOP_INLINE V at(V x) {                                                   \
-            constexpr scalar<V> c = C::name[i];                                              \
-            if constexpr (i == C::name##_degree) return splat<V>(c);                         \
+#define INFINIOP_POLYNOMIAL(name)                                                                        \
+    template <class V, class C, int i> struct name##_from {                                              \
+        static INFINIOP_INLINE V at(V x) {                                                               \
+            constexpr scalar<V> c = C::name[i];                                                          \
+            if constexpr (i == C::name##_degree) return splat<V>(c);                                     \
             else if constexpr (i == 0) return mul_add_once(name##_from<V, C, 1>::at(x), x, splat<V>(c)); \
-            else return mul_add(name##_from<V, C, i + 1>::at(x), x, splat<V>(c));            \
-        }                                                                                    \
-    };                                                                                       \
-    template <class T, class V> INFINIOP_INLINE V name(V x) {                                \
-        return name##_from<V, polynomial_coefficients<scalar<V>, is_narrow<T>>, 0>::at(x);      \
+            else return mul_add(name##_from<V, C, i + 1>::at(x), x, splat<V>(c));                        \
+        }                                                                                                \
+    };                                                                                                   \
+    template <class T, class V> INFINIOP_INLINE V name(V x) {                                            \
+        return name##_from<V, polynomial_coefficients<scalar<V>, is_narrow<T>>, 0>::at(x);               \
     }
 INFINIOP_POLYNOMIAL(exp2_curve)
 INFINIOP_POLYNOMIAL(gelu_tail)
@@ -103,8 +103,8 @@ template <class T, class V> INFINIOP_INLINE power<T, V> exp_of_minus(V a) {
     return exp2<T>(exponent);
 }
 
-// (1 - Phi(a) - a phi(a)) exp(a^2/2) for a >= 0. Its zero at 0.7518 is factored out, as that of a rational number, which
-// is near enough for full relative accuracy around it.
+// (1 - Phi(a) - a phi(a)) exp(a^2/2) for a >= 0. Its zero at 0.7518 is factored out, as that of a rational number,
+// which is near enough for full relative accuracy around it.
 template <class T, class V> INFINIOP_INLINE double_word<V> scaled_gelu_tail(V a) {
     typedef constants<V> C;
     constexpr scalar<V> k = polynomial_coefficients<scalar<V>, is_narrow<T>>::gelu_tail_k;

@@ -229,8 +229,9 @@ def random_geometry(integer, max_products=1 << 20):
         batch = one_of((1, 1), (1, 3), (2, 6), (0, 1 + 63 // shrink))
         case = ConvCase("drawn", batch, groups, groups * cin, groups * cout, tuple(size), tuple(kernel), tuple(stride),
                         tuple(pairs), tuple(dilation))
-        if case.flops // 2 <= max_products and batch * groups * max(cin * prod(size), cout * prod(case.out_size)) \
-                <= max_products // 4 and prod(kernel) <= 2000 and cin * cout * groups * prod(kernel) <= max_products // 4:
+        elements = groups * max(
+            batch * cin * prod(size), batch * cout * prod(case.out_size), cin * cout * prod(kernel))
+        if case.flops // 2 <= max_products and elements <= max_products // 4 and prod(kernel) <= 2000:
             return case
     raise AssertionError("no small geometry in a thousand")
 

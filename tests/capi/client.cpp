@@ -1,5 +1,5 @@
-// A client of the C libraries that knows nothing of Python: relu by infiniop on enough elements for threads, and the example
-// of aclnnLeakyReluBackward.
+// A client of the C libraries that knows nothing of Python: relu by infiniop on enough elements for threads, and the
+// example of aclnnLeakyReluBackward.
 #include <cstdio>
 #include <vector>
 
@@ -27,7 +27,8 @@ int main() {
     const int64_t four[] = {4}, one[] = {1};
     aclTensor *tensors[3];
     float *data[] = {gradient, self, result};
-    for (int i = 0; i < 3; i++) tensors[i] = aclCreateTensor(four, 1, ACL_FLOAT, one, 0, ACL_FORMAT_ND, four, 1, data[i]);
+    for (int i = 0; i < 3; i++)
+        tensors[i] = aclCreateTensor(four, 1, ACL_FLOAT, one, 0, ACL_FORMAT_ND, four, 1, data[i]);
     aclScalar *scalar = aclCreateScalar(&slope, ACL_FLOAT);
     uint64_t size;
     aclOpExecutor *executor;

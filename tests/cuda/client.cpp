@@ -1,5 +1,5 @@
-// A client of the C libraries on an NVIDIA GPU: relu by infiniop, a convolution, and what is refused. Exits with 10 + the status
-// where a descriptor cannot be created.
+// A client of the C libraries on an NVIDIA GPU: relu by infiniop, a convolution, and what is refused. Exits with 10 +
+// the status where a descriptor cannot be created.
 #include <cstdio>
 #include <vector>
 
@@ -57,7 +57,8 @@ int main() {
     if (infiniopGetConvBackwardWorkspaceSize(conv, &size) || infinirtMalloc(&workspace, size)) return 8;
     float *ones = on_device(std::vector<float>(4, 1)), *inputs = on_device(std::vector<float>{0, 2, 3, 4, 3}),
           *weights = on_device(std::vector<float>{1, 2}), *grads = on_device(std::vector<float>(8, 7));
-    if (infiniopConvBackward(conv, workspace, size, grads, grads + 5, grads + 7, ones, inputs, weights, nullptr)) return 9;
+    if (infiniopConvBackward(conv, workspace, size, grads, grads + 5, grads + 7, ones, inputs, weights, nullptr))
+        return 9;
     result = to_host(grads, 8);
     std::printf("grad_weight %g %g bias %g\n", result[5], result[6], result[7]);
 

@@ -21,18 +21,18 @@
 /* What every call returns. */
 typedef enum {
     INFINI_STATUS_SUCCESS = 0,
-    INFINI_STATUS_INTERNAL_ERROR = 1,                      /* a driver or compiler failed, or memory ran out */
+    INFINI_STATUS_INTERNAL_ERROR = 1, /* a driver or compiler failed, or memory ran out */
     INFINI_STATUS_NOT_IMPLEMENTED = 2,
-    INFINI_STATUS_BAD_PARAM = 3,                           /* a number out of range; overlapping tensors; a stale handle */
-    INFINI_STATUS_NULL_POINTER = 4,                        /* a required pointer is NULL */
-    INFINI_STATUS_DEVICE_TYPE_NOT_SUPPORTED = 5,           /* a kind of device that this build cannot use */
-    INFINI_STATUS_DEVICE_NOT_FOUND = 6,                    /* a device index out of range */
+    INFINI_STATUS_BAD_PARAM = 3,                 /* a number out of range; overlapping tensors; a stale handle */
+    INFINI_STATUS_NULL_POINTER = 4,              /* a required pointer is NULL */
+    INFINI_STATUS_DEVICE_TYPE_NOT_SUPPORTED = 5, /* a kind of device that this build cannot use */
+    INFINI_STATUS_DEVICE_NOT_FOUND = 6,          /* a device index out of range */
     INFINI_STATUS_DEVICE_NOT_INITIALIZED = 7,
     INFINI_STATUS_DEVICE_ARCHITECTURE_NOT_SUPPORTED = 8,
     INFINI_STATUS_BAD_TENSOR_DTYPE = 10,
     INFINI_STATUS_BAD_TENSOR_SHAPE = 11,
-    INFINI_STATUS_BAD_TENSOR_STRIDES = 12,                 /* an output with stride 0, or overlapping itself */
-    INFINI_STATUS_INSUFFICIENT_WORKSPACE = 13              /* smaller than the descriptor's workspace size */
+    INFINI_STATUS_BAD_TENSOR_STRIDES = 12,    /* an output with stride 0, or overlapping itself */
+    INFINI_STATUS_INSUFFICIENT_WORKSPACE = 13 /* smaller than the descriptor's workspace size */
 } infiniStatus_t;
 
 /* Kinds of device. CPU, and NVIDIA where its driver is; any other gives DEVICE_TYPE_NOT_SUPPORTED. */

@@ -1,5 +1,5 @@
-/* The runtime calls around an operator, for the CPU, whose memory is the host's and where nothing is asynchronous, and for
-   NVIDIA GPUs, through the driver libcuda.so.1 where the machine has one. */
+/* The runtime calls around an operator, for the CPU, whose memory is the host's and where nothing is asynchronous, and
+   for NVIDIA GPUs, through the driver libcuda.so.1 where the machine has one. */
 #ifndef INFINIRT_H
 #define INFINIRT_H
 
@@ -28,7 +28,8 @@ __C __export infiniStatus_t infinirtSetDevice(infiniDevice_t device, int device_
 /* Either pointer may be NULL. */
 __C __export infiniStatus_t infinirtGetDevice(infiniDevice_t *device_ptr, int *device_id_ptr);
 
-/* Wait for the current device. On the CPU every call has finished when it returns. INTERNAL_ERROR: an earlier call failed. */
+/* Wait for the current device. On the CPU every call has finished when it returns. INTERNAL_ERROR: an earlier
+   call failed. */
 __C __export infiniStatus_t infinirtDeviceSynchronize(void);
 
 /* `size` bytes on the current device, aligned to 64. NULL_POINTER, INTERNAL_ERROR (out of memory). */

@@ -261,9 +261,10 @@ cdef public infiniStatus_t infiniop_elementwise_destroy(void *desc, int position
 # ---- convolution
 
 cdef public infiniStatus_t infiniopCreateConvBackwardDescriptor(
-        infiniopHandle_t handle, infiniopConvBackwardDescriptor_t *desc_ptr, infiniopTensorDescriptor_t grad_output_desc,
-        infiniopTensorDescriptor_t input_desc, infiniopTensorDescriptor_t weight_desc,
-        infiniopTensorDescriptor_t bias_desc, void *pads, void *strides, void *dilations, size_t n) noexcept nogil:
+        infiniopHandle_t handle, infiniopConvBackwardDescriptor_t *desc_ptr,
+        infiniopTensorDescriptor_t grad_output_desc, infiniopTensorDescriptor_t input_desc,
+        infiniopTensorDescriptor_t weight_desc, infiniopTensorDescriptor_t bias_desc, void *pads,
+        void *strides, void *dilations, size_t n) noexcept nogil:
     cdef ConvSpec spec
     cdef ConvObject *object
     cdef Failure failure
@@ -314,7 +315,8 @@ cdef infiniStatus_t plan_conv_on_gpu(ConvObject *object, int device) noexcept no
     cdef Failure failure
     cdef infiniStatus_t status = cuda_status(cuda_open(device, &opened))
     if status == INFINI_STATUS_SUCCESS:
-        status = status_of(cuda_conv_problem(&object.plan, use_tf32(), opened.multiprocessors, &object.problem, &failure))
+        status = status_of(cuda_conv_problem(&object.plan, use_tf32(), opened.multiprocessors, &object.problem,
+                                             &failure))
     if status == INFINI_STATUS_SUCCESS:
         status = cuda_status(cuda_require(device, cuda_conv_module(object.plan.dtype)))
     object.plan.workspace_bytes = cuda_conv_workspace(&object.problem) + CUDA_WORKSPACE_ALIGN

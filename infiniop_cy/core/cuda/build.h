@@ -1,8 +1,9 @@
-// CUDA kernels on disk: what a module is called in the cache, what it is made of and with which options. Python compiles
-// through PyCUDA (backends/cuda_build.py), the C API by running nvcc itself; both keep the result here.
+// CUDA kernels on disk: what a module is called in the cache, what it is made of and with which options. Python
+// compiles through PyCUDA (backends/cuda_build.py), the C API by running nvcc itself; both keep the result here.
 //
-// A file is named by formula, dtype, GPU and a digest of the sources and options: a changed source is compiled again, and a
-// filled cache needs no compiler. The compiler's version is not in the name; what does not load is compiled again.
+// A file is named by formula, dtype, GPU and a digest of the sources and options: a changed source is compiled again,
+// and a filled cache needs no compiler. The compiler's version is not in the name; what does not load is compiled
+// again.
 #pragma once
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -95,8 +96,8 @@ inline uint64_t digest() {
 inline fs::path cubin_path(const std::string &name, int dtype, int capability) {
     char hash[17];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)digest());
-    return cache_folder() / (name + "-" + dtype_names[dtype] + "-sm_" + std::to_string(capability) + "-" +
-                             hash + ".cubin");
+    return cache_folder() /
+           (name + "-" + dtype_names[dtype] + "-sm_" + std::to_string(capability) + "-" + hash + ".cubin");
 }
 
 // On PATH, else in the toolkit that a variable names.
@@ -107,7 +108,8 @@ inline std::string find_nvcc() {
         if (!folder.empty() && access((folder + "/nvcc").c_str(), X_OK) == 0) return folder + "/nvcc";
     for (const char *name : {"CUDA_HOME", "CUDA_PATH"})
         if (const char *folder = getenv(name))
-            if (access((std::string(folder) + "/bin/nvcc").c_str(), X_OK) == 0) return std::string(folder) + "/bin/nvcc";
+            if (access((std::string(folder) + "/bin/nvcc").c_str(), X_OK) == 0)
+                return std::string(folder) + "/bin/nvcc";
     return "nvcc";
 }
 
@@ -128,7 +130,8 @@ inline bool compile(const std::string &name, int dtype, int capability, const fs
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
     pid_t child;
     int status = 1;
-    if (posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ) == 0) waitpid(child, &status, 0);
+    if (posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ) == 0)
+        waitpid(child, &status, 0);
     posix_spawn_file_actions_destroy(&actions);
     if (status == 0) {
         fs::rename(part, path);  // in one step: no other process reads half of it
@@ -164,8 +167,7 @@ inline int load(int device, int number, const char *name, int dtype, const char 
             cuda_leave();
             if (!code) break;
         }
-    } catch (...) {
-    }
+    } catch (...) {}
     return code;
 }
 

@@ -1,5 +1,5 @@
-# Python's side of a GPU: NumPy headers over device memory, the stream and the memory of a call, kernels that are built when
-# first needed.
+# Python's side of a GPU: NumPy headers over device memory, the stream and the memory of a call, kernels that are built
+# when first needed.
 
 def device_header(address, tuple shape, tuple strides, cnp.dtype dtype, bint writable, owner):
     """An ndarray over device memory: shape, strides (bytes), dtype and address for the checks; its data cannot be read.
@@ -116,7 +116,8 @@ cdef class DeviceCall:
 def cuda_build_request(str name, str dtype, int capability):
     """(file in the cache, source file, options, folders of headers) of a module's kernels."""
     cdef int number = CUDA_DTYPE_NAMES.index(dtype)
-    return (cubin_path(name.encode(), number, capability).string().decode(), source_file(name.encode()).string().decode(),
+    return (cubin_path(name.encode(), number, capability).string().decode(),
+            source_file(name.encode()).string().decode(),
             [word.decode() for word in options(name.encode(), number)],
             [folder.string().decode() for folder in source_folders()])
 

@@ -1,5 +1,5 @@
-# The convolution's gradients on a GPU: the core's plan as the problem that conv.h cuts into launches of the kernels
-# of cuda/conv_backward.cu.
+# The convolution's gradients on a GPU: the core's plan as the problem that conv.h cuts into launches of the kernels of
+# cuda/conv_backward.cu.
 cdef extern from "cuda/conv.h" nogil:
     ctypedef struct CudaConvProblem:
         int dtype
@@ -21,8 +21,8 @@ cdef extern from "cuda/conv.h" nogil:
         CUDA_CONV_KERNELS
     const char *const *cuda_conv_kernel_names
     int64_t cuda_conv_workspace(const CudaConvProblem *problem)
-    ctypedef int (*CudaConvLaunch)(void *context, int kernel, const unsigned *grid, unsigned block, const void *arguments,
-                                   size_t size) noexcept nogil
+    ctypedef int (*CudaConvLaunch)(void *context, int kernel, const unsigned *grid, unsigned block,
+                                   const void *arguments, size_t size) noexcept nogil
     int cuda_conv_run(const CudaConvProblem *problem, void **data, void *workspace, CudaConvLaunch launch,
                       void *context)
 

@@ -57,7 +57,10 @@ static int cuda_driver_state = CUDA_NO_DRIVER;  // of loading and cuInit
 static const char *cuda_missing = "libcuda.so.1";
 
 static inline void cuda_load_driver(void) {
-    static const struct { const char *name; void *slot; } symbols[] = {
+    static const struct {
+        const char *name;
+        void *slot;
+    } symbols[] = {
         {"cuInit", &cuda_driver.init},
         {"cuGetErrorName", &cuda_driver.error_name},
         {"cuGetErrorString", &cuda_driver.error_text},
@@ -180,7 +183,8 @@ static inline void cuda_leave(void) {
 // Index of the device that an address belongs to; -1 for one that belongs to none.
 static inline int cuda_device_of(const void *address) {
     int ordinal = -1;
-    if (cuda_start() || cuda_driver.pointer_attribute(&ordinal, CUDA_POINTER_DEVICE_ORDINAL, (void *)address)) return -1;
+    if (cuda_start() || cuda_driver.pointer_attribute(&ordinal, CUDA_POINTER_DEVICE_ORDINAL, (void *)address))
+        return -1;
     return ordinal;
 }
 
@@ -232,7 +236,8 @@ static inline int cuda_add_module(int device, int number, const void *image, con
         delete module;
         return code;
     }
-    for (int i = 0; i < count && !code; i++) code = cuda_driver.get_function(&module->function[i], module->module, names[i]);
+    for (int i = 0; i < count && !code; i++)
+        code = cuda_driver.get_function(&module->function[i], module->module, names[i]);
     CudaModule *none = NULL;
     if (code || !__atomic_compare_exchange_n(&cuda_modules[device][number], &none, module, 0, __ATOMIC_ACQ_REL,
                                              __ATOMIC_ACQUIRE)) {
@@ -249,7 +254,7 @@ struct CudaQueue {
 };
 
 static inline int cuda_launch(void *queue_, int kernel, const unsigned grid[3], unsigned block, const void *arguments,
-                       size_t bytes) {
+                              size_t bytes) {
     const CudaQueue *queue = (const CudaQueue *)queue_;
     void *parameters[] = {(void *)arguments};
     (void)bytes;

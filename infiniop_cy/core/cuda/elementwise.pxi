@@ -54,7 +54,9 @@ cdef extern from "../kernels/cuda_arguments.h" nogil:
 
 cdef extern from *:
     """
-    enum { CUDA_KERNEL_CONTIGUOUS, CUDA_KERNEL_STRIDED, CUDA_KERNEL_TILED, CUDA_KERNEL_MIXED, CUDA_ELEMENTWISE_KERNELS };
+    enum {
+        CUDA_KERNEL_CONTIGUOUS, CUDA_KERNEL_STRIDED, CUDA_KERNEL_TILED, CUDA_KERNEL_MIXED, CUDA_ELEMENTWISE_KERNELS
+    };
     static const char *const cuda_elementwise_names[] = {"contiguous", "strided", "tiled", "mixed"};
     enum : int64_t { CUDA_MAX_BLOCKS = INT32_MAX };
     """
@@ -115,7 +117,8 @@ cdef int launch_contiguous(const ElementwisePlan *plan, char **data, CudaQueue *
     arguments.size = plan.size
     arguments.parameters = plan.parameters
     arguments.accumulate = plan.accumulate
-    return launch_blocks(queue, CUDA_KERNEL_CONTIGUOUS, (plan.size + per_block - 1) // per_block, &arguments, sizeof(arguments))
+    return launch_blocks(queue, CUDA_KERNEL_CONTIGUOUS, (plan.size + per_block - 1) // per_block, &arguments,
+                         sizeof(arguments))
 
 
 cdef int launch_strided(const ElementwisePlan *plan, char **data, CudaQueue *queue, int kernel) noexcept nogil:

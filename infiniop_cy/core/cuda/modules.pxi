@@ -13,7 +13,8 @@ cdef extern from "cuda/build.h" namespace "cuda_build" nogil:
     path source_file(const string &name) except +
     vector[string] options(const string &name, int dtype) except +
     vector[path] source_folders() except +
-    int cuda_load "cuda_build::load"(int device, int number, const char *name, int dtype, const char *const *names, int count)
+    int cuda_load "cuda_build::load"(int device, int number, const char *name, int dtype, const char *const *names,
+                                     int count)
 
 LOWEST_CAPABILITY = CUDA_LOWEST_CAPABILITY
 cdef tuple CUDA_DTYPE_NAMES = ("float16", "bfloat16", "float32", "float64")  # by cuda_dtype_number

@@ -2,9 +2,9 @@
 #
 # A plan drops axes of length 1, orders the rest by the output's strides and merges what is contiguous in every operand.
 cdef enum:
-    # Bytes of output from which it goes past the caches, on a Xeon with 2 MB of L2 per core: 0.95 to 1.7 times as fast at
-    # 1 MB and 1.2 to 2 times from 2 MB on, even where the next call reads the output (0.8 to 1.2 times at half of it);
-    # where the output is an input, 0.6 to 1 times at any size.
+    # Bytes of output from which it goes past the caches. On a Xeon with 2 MB of L2 per core that is 0.95 to 1.7 times
+    # as fast at 1 MB and 1.2 to 2 times from 2 MB on, even where the next call reads the output (0.8 to 1.2 times at
+    # half of it); where the output is an input, 0.6 to 1 times at any size.
     STREAM_FROM = 1048576
 
 

@@ -8,8 +8,8 @@ cdef enum:
     BLOCK_DOUBLES = BLOCK_BYTES // 8
     LONG_ROW = 256       # contiguous elements from which a kernel is called without gathering a block
     CHUNK = 4096         # elements per task
-    # Elements; below, one thread. With OpenMP's threads awake, two are 0.9 to 1.5 times as fast at 16,384 elements (relu,
-    # gelu) and 1.05 to 1.7 times at 32,768.
+    # Elements; below, one thread computes. With OpenMP's threads awake, two are 0.9 to 1.5 times as fast at 16,384
+    # elements (relu, gelu) and 1.05 to 1.7 times at 32,768.
     PARALLEL_FROM = 32768
 
 

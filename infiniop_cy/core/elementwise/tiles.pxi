@@ -78,7 +78,8 @@ cdef void run_tile(const ElementwisePlan *plan, ElementwiseKernel kernel, char *
             plan.transpose(block[k], plan.strides[k][last], <char *>buffer[k], pitch[k], rows, columns)
         elif k != OUT or plan.accumulate:
             for r in range(rows):
-                plan.fetch[k](block[k] + r * stride, plan.strides[k][last], <char *>buffer[k] + r * pitch[k], item, columns)
+                plan.fetch[k](block[k] + r * stride, plan.strides[k][last], <char *>buffer[k] + r * pitch[k], item,
+                              columns)
         block[k] = <char *>buffer[k]
     one_run = pitch[OUT] == columns * item and pitch[INPUT] == pitch[OUT] and pitch[GRAD_OUTPUT] == pitch[OUT]
     for r in range(1 if one_run else rows):

@@ -5,26 +5,31 @@ from cpython.ref cimport Py_INCREF
 
 cdef extern from "numpy/arrayobject.h":
     object PyArray_NewLikeArray(cnp.ndarray prototype, cnp.NPY_ORDER order, void *dtype, int subok)
-    object PyArray_NewFromDescr(PyTypeObject *subtype, cnp.dtype dtype, int ndim, cnp.npy_intp *shape, cnp.npy_intp *strides,
-                                void *data, int flags, object owner)
+    object PyArray_NewFromDescr(PyTypeObject *subtype, cnp.dtype dtype, int ndim, cnp.npy_intp *shape,
+                                cnp.npy_intp *strides, void *data, int flags, object owner)
 
 cnp.import_array()
 
 cdef int bfloat16_num = -1  # ml_dtypes' type number, learned from the first array that has it
 
 
-cdef int dtype_code(cnp.dtype dtype):
-    """infiniDtype_t of a NumPy dtype, DTYPE_INVALID where there is none."""
-    global bfloat16_num
-    cdef int num = dtype.type_num
+cdef inline int floating_code(int num) noexcept:
+    """infiniDtype_t of a NumPy type number that gradients are computed in, DTYPE_INVALID for any other."""
     if num == cnp.NPY_FLOAT32:
         return DTYPE_F32
     if num == cnp.NPY_FLOAT64:
         return DTYPE_F64
     if num == cnp.NPY_FLOAT16:
         return DTYPE_F16
-    if num == bfloat16_num:
-        return DTYPE_BF16
+    return DTYPE_BF16 if num == bfloat16_num else DTYPE_INVALID
+
+
+cdef int dtype_code(cnp.dtype dtype):
+    """infiniDtype_t of a NumPy dtype, DTYPE_INVALID where there is none."""
+    global bfloat16_num
+    cdef int num = dtype.type_num, code = floating_code(num)
+    if code != DTYPE_INVALID:
+        return code
     if num >= 256 and dtype.name == "bfloat16":  # user-defined types start at 256
         bfloat16_num = num
         return DTYPE_BF16
@@ -108,7 +113,7 @@ def host_input(value, str op, str name):
 
 
 def host_output(value, str op, str name, dict others):
-    """A NumPy array to write results to, after every check of it; `others`: those that the call has already, by name."""
+    """A NumPy array to write results to, after every check of it. others: those that the call has already, by name."""
     cdef cnp.ndarray array = output_array(value, op, name)
     cdef Tensor tensor, other
     cdef Failure failure

@@ -158,17 +158,8 @@ cdef object quick_elementwise(const QuickOptions *options, object grad_output, o
         return None
     num = cnp.PyArray_TYPE(g)
     n = cnp.PyArray_SIZE(g)
-    if num == cnp.NPY_FLOAT32:
-        code = DTYPE_F32
-    elif num == cnp.NPY_FLOAT64:
-        code = DTYPE_F64
-    elif num == cnp.NPY_FLOAT16:
-        code = DTYPE_F16
-    elif num == bfloat16_num:
-        code = DTYPE_BF16
-    else:
-        return None
-    if cnp.PyArray_TYPE(x) != num or not cnp.PyArray_SAMESHAPE(g, x):
+    code = floating_code(num)
+    if code == DTYPE_INVALID or cnp.PyArray_TYPE(x) != num or not cnp.PyArray_SAMESHAPE(g, x):
         return None
     threads = 1
     if n >= PARALLEL_FROM or options.num_threads != NULL:

@@ -175,8 +175,11 @@ cdef class ElementwisePlanObject:
 
 
 cdef dict cut_facts(const ConvCut *cut):
-    return {"amx": bool(cut.amx), "merged": bool(cut.merged), "pairs": bool(cut.pairs), "across": bool(cut.across), "shifted": bool(cut.shifted), "tile": (cut.tile[0], cut.tile[1], cut.tile[2], cut.tile[3]),
-            "positions": cut.positions, "columns": cut.columns, "task_columns": cut.columns * cut.task_slivers}
+    return {
+        "amx": bool(cut.amx), "merged": bool(cut.merged), "pairs": bool(cut.pairs), "across": bool(cut.across),
+        "shifted": bool(cut.shifted), "tile": (cut.tile[0], cut.tile[1], cut.tile[2], cut.tile[3]),
+        "positions": cut.positions, "columns": cut.columns, "task_columns": cut.columns * cut.task_slivers,
+    }
 
 
 cdef class ConvPlanObject:
@@ -226,10 +229,13 @@ cdef class ConvPlanObject:
             "isa": chosen_isa.decode(), "lanes": kernels.gemm[plan.compute].lanes, "threads": plan.threads,
             "cin": plan.cin, "cout": plan.cout, "workspace": plan.workspace_bytes, "shared": plan.packed_bytes,
             "per_thread": plan.thread_bytes, "planes": bool(plan.planes),
-            "grad_input": dict(cut_facts(&plan.for_input), positions_limit=CONV_POSITIONS, tasks=grad_input_tasks(plan), phases=phase_count(plan),
-                               steps=(plan.for_input.taps, plan.for_input.channels)),
-            "grad_weight": dict(cut_facts(&plan.for_weight), positions_limit=CONV_WEIGHT_POSITIONS, tasks=grad_weight_tasks(plan), rows=plan.for_weight.rows,
-                                chain=not plan.for_weight.across and not plan.for_weight.amx and plan.pixels_out < CONV_SHORT_IMAGE),
+            "grad_input": dict(
+                cut_facts(&plan.for_input), positions_limit=CONV_POSITIONS, tasks=grad_input_tasks(plan),
+                phases=phase_count(plan), steps=(plan.for_input.taps, plan.for_input.channels)),
+            "grad_weight": dict(
+                cut_facts(&plan.for_weight), positions_limit=CONV_WEIGHT_POSITIONS, tasks=grad_weight_tasks(plan),
+                rows=plan.for_weight.rows, chain=not plan.for_weight.across and not plan.for_weight.amx
+                and plan.pixels_out < CONV_SHORT_IMAGE),
         }
 
     def calculate(self, workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight, stream=0):

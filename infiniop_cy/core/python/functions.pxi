@@ -23,6 +23,21 @@ cdef cnp.ndarray new_result(const Tensor *like, cnp.ndarray first, cnp.ndarray s
     return numpy.empty(tuple([like.shape[d] for d in range(like.ndim)]), np_dtype)
 
 
+cdef int check_inputs(const ElementwiseSpec *spec, Tensor *tensors, int *result, Failure *failure) noexcept nogil:
+    """Broadcast input and grad_output to one shape, by every rule that needs no output; result: its dtype."""
+    cdef int64_t size
+    if check_input_dtypes(spec, tensors[GRAD_OUTPUT].dtype, tensors[INPUT].dtype, result, failure):
+        return failure.rule
+    if not broadcast(&tensors[INPUT], &tensors[GRAD_OUTPUT]):
+        return fail(failure, Rule.SHAPE_MISMATCH, INPUT, GRAD_OUTPUT)
+    if tensor_size(&tensors[INPUT], INPUT, &size, failure) \
+            or tensor_size(&tensors[GRAD_OUTPUT], GRAD_OUTPUT, &size, failure):
+        return failure.rule
+    if not kernels.formula_accepts[spec.formula](&spec.parameters):
+        return fail(failure, Rule.PARAMETERS_CONTRADICT)
+    return Rule.PASSED
+
+
 def elementwise(str op, int formula, tuple values, bint promotes, grad_output, input, out, bint accumulate,
                 num_threads, refusal, space=None):
     """One elementwise gradient on arrays of every layout. Returns out, or a new array. space: where they are."""
@@ -44,16 +59,7 @@ def elementwise(str op, int formula, tuple values, bint promotes, grad_output, i
         raise status.BadParam(f"{op}: accumulate=True without out, expected an array to add to")
     for k in (INPUT, GRAD_OUTPUT):
         fill_tensor(&tensors[k], arrays[k])
-    if check_input_dtypes(&spec, tensors[GRAD_OUTPUT].dtype, tensors[INPUT].dtype, &result, &failure):
-        raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
-    if not broadcast(&tensors[INPUT], &tensors[GRAD_OUTPUT]):
-        fail(&failure, Rule.SHAPE_MISMATCH, INPUT, GRAD_OUTPUT)
-        raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
-    for k in (INPUT, GRAD_OUTPUT):
-        if tensor_size(&tensors[k], k, &plan.size, &failure):
-            raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
-    if not kernels.formula_accepts[formula](&spec.parameters):
-        fail(&failure, Rule.PARAMETERS_CONTRADICT)
+    if check_inputs(&spec, tensors, &result, &failure):
         raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
     if out is None:
         out = new_result(&tensors[INPUT], arrays[GRAD_OUTPUT], arrays[INPUT], result, space)
@@ -99,6 +105,22 @@ cdef int fill_conv_spec(ConvSpec *spec, tuple stride, tuple padding, tuple dilat
     return 0
 
 
+cdef list given_gradients(str op, tuple output_mask, tuple out, bint accumulate, space, dict named):
+    """The caller's arrays for grad_input, grad_weight and grad_bias, which join `named`; None where one is to be made
+    or masked out."""
+    cdef list results = [None, None, None]
+    cdef int i
+    for i in range(3):
+        name = CONV_NAMES[CONV_GRAD_INPUT + i]
+        if output_mask[i] and out[i] is not None:
+            named[name] = results[i] = output_array(out[i], op, name, space, accumulate)
+        elif output_mask[i] and accumulate:
+            raise status.BadParam(f"{op}: accumulate=True without out[{i}], expected an array to add to")
+        elif out[i] is not None:
+            raise status.BadParam(f"{op}: out[{i}] is given, but output_mask leaves {name} out")
+    return results
+
+
 def conv_backward(grad_output, input, weight, tuple stride, tuple padding, tuple dilation, groups, tuple output_mask,
                   tuple out, bint accumulate, num_threads, space=None):
     """The three gradients of a convolution; None where masked out. space: where the arrays are."""
@@ -117,15 +139,7 @@ def conv_backward(grad_output, input, weight, tuple stride, tuple padding, tuple
         tensors[i] = NULL
     for i, value in enumerate((grad_output, input, weight)):
         named[CONV_NAMES[i]] = input_array(value, op, CONV_NAMES[i], space)
-    results = [None, None, None]
-    for i in range(3):
-        if output_mask[i] and out[i] is not None:
-            results[i] = output_array(out[i], op, CONV_NAMES[CONV_GRAD_INPUT + i], space, accumulate)
-            named[CONV_NAMES[CONV_GRAD_INPUT + i]] = results[i]
-        elif output_mask[i] and accumulate:
-            raise status.BadParam(f"{op}: accumulate=True without out[{i}], expected an array to add to")
-        elif out[i] is not None:
-            raise status.BadParam(f"{op}: out[{i}] is given, but output_mask leaves {CONV_NAMES[CONV_GRAD_INPUT + i]} out")
+    results = given_gradients(op, output_mask, out, accumulate, space, named)
     for i in range(3):
         fill_tensor(&storage[i], named[CONV_NAMES[i]])
         tensors[i] = &storage[i]

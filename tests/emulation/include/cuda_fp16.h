@@ -7,7 +7,7 @@ namespace emulation_shim {
 
 inline unsigned short float_to_half(float value) {
   const unsigned bits = __float_as_uint(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7FFFFFFF;
-  if (magnitude > 0x7F800000) return 0x7FFF;                        // the device's only NaN
+  if (magnitude > 0x7F800000) return 0x7FFF;                            // the device's only NaN
   if (magnitude >= 0x477FF000) return (unsigned short)(sign | 0x7C00);  // from 65520 on: infinity
   if (magnitude < 0x38800000)  // subnormal: adding 0.5 puts the rounding where it belongs
     return (unsigned short)(sign | (__float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3F000000));

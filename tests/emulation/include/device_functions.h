@@ -6,8 +6,8 @@ inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __threadfence_system() {}
 
-#define EMULATION_MIN_MAX(T)                          \
-  inline T min(T a, T b) { return b < a ? b : a; }    \
+#define EMULATION_MIN_MAX(T)                       \
+  inline T min(T a, T b) { return b < a ? b : a; } \
   inline T max(T a, T b) { return a < b ? b : a; }
 EMULATION_MIN_MAX(int)
 EMULATION_MIN_MAX(unsigned)

@@ -47,14 +47,23 @@ struct Registration {
   Registration(const char* name, void (*function)(A...), int bounds) {
     constexpr const Layout<A...>& layout = Call<A...>::layout;
     static_assert(layout.bytes <= 4096, "more than 4096 bytes of kernel parameters");
-    kernel = {name, reinterpret_cast<const void*>(function), &Call<A...>::invoke, bounds, int(sizeof...(A)),
-              layout.offsets, layout.sizes, layout.bytes, emulation_module.kernels};
+    kernel = {name,
+              reinterpret_cast<const void*>(function),
+              &Call<A...>::invoke,
+              bounds,
+              int(sizeof...(A)),
+              layout.offsets,
+              layout.sizes,
+              layout.bytes,
+              emulation_module.kernels};
     emulation_module.kernels = &kernel;
   }
 };
 
 // An extern __shared__ array: as many elements as the launch gave bytes for.
 template <class T>
-inline T* dynamic_shared() { return static_cast<T*>(emulation_dynamic_shared()); }
+inline T* dynamic_shared() {
+  return static_cast<T*>(emulation_dynamic_shared());
+}
 
 }  // namespace emulation_shim

@@ -11,7 +11,9 @@ struct accumulator {};
 struct row_major {};
 struct col_major {};
 enum layout_t { mem_row_major, mem_col_major };
-namespace precision { struct tf32 {}; }
+namespace precision {
+struct tf32 {};
+}  // namespace precision
 
 namespace detail {
 
@@ -44,11 +46,11 @@ inline double multiply_add(double a, double b, double c) { return __builtin_fma(
 
 template <class Use, int M, int N, int K, class T, class Layout = void>
 struct fragment {
-  static constexpr bool exists =
-      detail::same<Use, accumulator>
-          ? (detail::same<T, float> || detail::same<T, __half> || detail::same<T, double>)
-          : (detail::same<T, __half> || detail::same<T, __nv_bfloat16> || detail::same<T, precision::tf32> ||
-             detail::same<T, double>)&&detail::shape_exists<T, M, N, K>;
+  static constexpr bool exists = detail::same<Use, accumulator>
+                                     ? (detail::same<T, float> || detail::same<T, __half> || detail::same<T, double>)
+                                     : (detail::same<T, __half> || detail::same<T, __nv_bfloat16> ||
+                                        detail::same<T, precision::tf32> || detail::same<T, double>) &&
+                                           detail::shape_exists<T, M, N, K>;
   static_assert(exists, "no such fragment");
   typedef typename detail::Storage<T>::type element_type, storage_element_type;
   static constexpr int rows = detail::Extent<Use, M, N, K>::rows, columns = detail::Extent<Use, M, N, K>::columns;
@@ -76,7 +78,12 @@ inline void load(F& f, const T* p, unsigned stride, bool by_rows) {
   }
 }
 
-template <class D, class A, class B, class C> struct Operands { D* d; const A* a; const B* b; const C* c; };
+template <class D, class A, class B, class C> struct Operands {
+  D* d;
+  const A* a;
+  const B* b;
+  const C* c;
+};
 
 template <class D, class A, class B, class C>
 void multiply(void* const* lanes, unsigned mask) {
@@ -102,8 +109,8 @@ void multiply(void* const* lanes, unsigned mask) {
 }  // namespace detail
 
 template <int M, int N, int K, class T, class Layout, class Use>
-inline void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f,
-                             const typename detail::Storage<T>::type* p, unsigned stride) {
+inline void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, const typename detail::Storage<T>::type* p,
+                             unsigned stride) {
   detail::load(f, p, stride, detail::same<Layout, row_major>);
 }
 

@@ -127,11 +127,11 @@ API cuPointerGetAttribute(void* out, int attribute, CUdeviceptr address) {
     case 1: *static_cast<void**>(out) = a->context; break;
     case 2: *static_cast<unsigned*>(out) = a->host ? 1 : 2; break;  // memory type
     case 3: *static_cast<CUdeviceptr*>(out) = address; break;
-    case 4:                                                         // host pointer
+    case 4:  // host pointer
       if (!a->host) return INVALID_VALUE;
       *static_cast<CUdeviceptr*>(out) = address;
       break;
-    case 8: *static_cast<unsigned*>(out) = 0; break;                // managed
+    case 8: *static_cast<unsigned*>(out) = 0; break;  // managed
     case 9: *static_cast<int*>(out) = a->context->device; break;
     case 11: *static_cast<CUdeviceptr*>(out) = a->start; break;
     case 12: *static_cast<size_t*>(out) = a->size; break;

@@ -143,15 +143,15 @@ API cuMemcpyPeerAsync(CUdeviceptr to, void* to_context, CUdeviceptr from, void* 
   return copy(stream, emulation::device_side(to), emulation::device_side(from), bytes, false);
 }
 
-#define FILL(name, type)                                                                 \
-  API name##_v2(CUdeviceptr to, type value, size_t count) {                              \
-    NEEDS_CONTEXT;                                                                       \
-    return emulation::fill(&context->legacy, to, value, sizeof(type), count);            \
-  }                                                                                      \
-  ALSO(name, name##_v2);                                                                 \
-  API name##Async(CUdeviceptr to, type value, size_t count, void* handle) {              \
-    NEEDS_STREAM_OF(handle);                                                             \
-    return emulation::fill(stream, to, value, sizeof(type), count);                      \
+#define FILL(name, type)                                                      \
+  API name##_v2(CUdeviceptr to, type value, size_t count) {                   \
+    NEEDS_CONTEXT;                                                            \
+    return emulation::fill(&context->legacy, to, value, sizeof(type), count); \
+  }                                                                           \
+  ALSO(name, name##_v2);                                                      \
+  API name##Async(CUdeviceptr to, type value, size_t count, void* handle) {   \
+    NEEDS_STREAM_OF(handle);                                                  \
+    return emulation::fill(stream, to, value, sizeof(type), count);           \
   }
 
 FILL(cuMemsetD8, unsigned char)

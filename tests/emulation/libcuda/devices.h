@@ -83,32 +83,39 @@ API cuDeviceGetAttribute(int* value, int attribute, int device) {
   NEEDS_DEVICE(device);
   if (!value || attribute <= 0) return INVALID_VALUE;
   switch (attribute) {
-    case 1: case 2: case 3: *value = max_block; break;      // threads per block, block x, y
-    case 4: *value = 64; break;                             // block z
-    case 5: *value = 0x7FFFFFFF; break;                     // grid x
-    case 6: case 7: *value = 65535; break;                  // grid y, z
+    case 1:
+    case 2:
+    case 3: *value = max_block; break;   // threads per block, block x, y
+    case 4: *value = 64; break;          // block z
+    case 5: *value = 0x7FFFFFFF; break;  // grid x
+    case 6:
+    case 7: *value = 65535; break;  // grid y, z
     case 8: *value = default_shared; break;
-    case 9: *value = 65536; break;                          // constant memory
+    case 9: *value = 65536; break;  // constant memory
     case 10: *value = warp_size; break;
-    case 11: *value = 0x7FFFFFFF; break;                    // pitch
-    case 12: case 82: *value = 65536; break;                // registers per block, per multiprocessor
-    case 13: *value = 1980000; break;                       // kHz
-    case 14: *value = 512; break;                           // texture alignment
-    case 15: case 31: case 41: case 78: *value = 1; break;  // overlap, concurrency, unified addresses, priorities
+    case 11: *value = 0x7FFFFFFF; break;  // pitch
+    case 12:
+    case 82: *value = 65536; break;    // registers per block, per multiprocessor
+    case 13: *value = 1980000; break;  // kHz
+    case 14: *value = 512; break;      // texture alignment
+    case 15:
+    case 31:
+    case 41:
+    case 78: *value = 1; break;  // overlap, concurrency, unified addresses, priorities
     case 16: *value = static_cast<int>(emulation::setting("EMULATION_MULTIPROCESSORS", 132)); break;
-    case 33: *value = device + 1; break;                    // bus
-    case 36: *value = 3201000; break;                       // memory kHz
-    case 37: *value = 6144; break;                          // memory bus bits
-    case 38: *value = 60 << 20; break;                      // L2
-    case 39: *value = 2048; break;                          // threads per multiprocessor
-    case 40: *value = 3; break;                             // copy engines
+    case 33: *value = device + 1; break;  // bus
+    case 36: *value = 3201000; break;     // memory kHz
+    case 37: *value = 6144; break;        // memory bus bits
+    case 38: *value = 60 << 20; break;    // L2
+    case 39: *value = 2048; break;        // threads per multiprocessor
+    case 40: *value = 3; break;           // copy engines
     case 75: *value = emulation::capability() / 10; break;
     case 76: *value = emulation::capability() % 10; break;
-    case 81: *value = 228 << 10; break;                     // shared memory per multiprocessor
+    case 81: *value = 228 << 10; break;  // shared memory per multiprocessor
     case 97: *value = max_shared; break;
-    case 106: *value = 32; break;                           // blocks per multiprocessor
-    case 111: *value = 1024; break;                         // shared memory kept for the system
-    case 115: *value = 1; break;                            // memory pools
+    case 106: *value = 32; break;    // blocks per multiprocessor
+    case 111: *value = 1024; break;  // shared memory kept for the system
+    case 115: *value = 1; break;     // memory pools
     default: *value = 0;
   }
   return SUCCESS;

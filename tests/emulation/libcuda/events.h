@@ -4,9 +4,9 @@
 
 constexpr unsigned event_disable_timing = 2;
 
-#define NEEDS_EVENT(handle)                                  \
-  NEEDS_INIT;                                                \
-  emulation::Event* event = emulation::find_event(handle);   \
+#define NEEDS_EVENT(handle)                                \
+  NEEDS_INIT;                                              \
+  emulation::Event* event = emulation::find_event(handle); \
   if (!event) return INVALID_HANDLE
 
 API cuEventCreate(void** out, unsigned flags) {

@@ -20,16 +20,16 @@ struct Allocation {
   uintptr_t pages, start;
   size_t span, size;
   Context* context;
-  bool host;           // pinned host memory: open to everybody
-  bool ready = true;   // false until a stream-ordered allocation has run
+  bool host;          // pinned host memory: open to everybody
+  bool ready = true;  // false until a stream-ordered allocation has run
   bool freeing = false;
   std::atomic<bool> open{false};
   uintptr_t end() const { return start + size; }
 };
 
 constexpr uintptr_t alignment = 256;
-constexpr unsigned char fresh = 0xFF;                 // NaN in every float format, -1 in the integers
-constexpr size_t filled_whole = size_t(256) << 20;    // larger blocks are filled at both ends only, to spare RAM
+constexpr unsigned char fresh = 0xFF;               // NaN in every float format, -1 in the integers
+constexpr size_t filled_whole = size_t(256) << 20;  // larger blocks are filled at both ends only, to spare RAM
 
 inline uintptr_t round_up(uintptr_t value, uintptr_t to) { return (value + to - 1) / to * to; }
 
@@ -80,8 +80,8 @@ class Memory {
     alive_ -= !a->host;
     bytes_ -= a->host ? 0 : a->size;
     // A fresh mapping in place gives the pages back and keeps the addresses taken.
-    mmap(reinterpret_cast<void*>(a->pages), a->span, PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    mmap(reinterpret_cast<void*>(a->pages), a->span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+         -1, 0);
     blocks_.erase(a->pages);
   }
 

@@ -183,8 +183,9 @@ API cuFuncGetAttribute(int* value, int attribute, void* handle) {
   if (!function) return INVALID_HANDLE;
   switch (attribute) {
     case 0: *value = function->kernel->bounds ? function->kernel->bounds : max_block; break;
-    case 4: *value = 32; break;                                       // registers
-    case 5: case 6: *value = function->module->info->architecture / 10; break;
+    case 4: *value = 32; break;  // registers
+    case 5:
+    case 6: *value = function->module->info->architecture / 10; break;
     case 8: *value = static_cast<int>(function->dynamic_limit); break;
     default: *value = 0;
   }

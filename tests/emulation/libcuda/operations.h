@@ -19,8 +19,8 @@ struct Operation {
   Context* context;
   std::vector<std::shared_ptr<Operation>> needs;
   std::function<int(std::string&)> work;  // returns an error code and says why
-  bool marker = false;   // an event or a wait: nothing to do by itself
-  bool cleanup = false;  // runs even when a fault drops the rest of the queue
+  bool marker = false;                    // an event or a wait: nothing to do by itself
+  bool cleanup = false;                   // runs even when a fault drops the rest of the queue
   bool done = false, queried = false;
   double time = 0;
 };

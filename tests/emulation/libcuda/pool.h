@@ -38,7 +38,9 @@ class Helper {
   }
 
  private:
-  Helper() : process_(getpid()) { std::thread([this] { work(); }).detach(); }
+  Helper() : process_(getpid()) {
+    std::thread([this] { work(); }).detach();
+  }
 
   void work() {
     SignalStack stack;

@@ -27,9 +27,7 @@ struct Context {
   std::vector<std::shared_ptr<Operation>> orphans;  // last work of destroyed streams
 };
 
-struct Counts {
-  unsigned long long launches, copies, synchronisations;
-};
+struct Counts { unsigned long long launches, copies, synchronisations; };
 
 struct State_ {
   std::recursive_mutex lock;
@@ -69,11 +67,11 @@ inline Context* current_context() {
 
 }  // namespace emulation
 
-#define NEEDS_INIT                              \
+#define NEEDS_INIT                               \
   emulation::Lock lock(emulation::state().lock); \
   if (!emulation::state().initialised) return NOT_INITIALIZED
 
-#define NEEDS_CONTEXT                                          \
-  NEEDS_INIT;                                                  \
+#define NEEDS_CONTEXT                                         \
+  NEEDS_INIT;                                                 \
   emulation::Context* context = emulation::current_context(); \
   if (!context) return INVALID_CONTEXT

@@ -163,9 +163,9 @@ API cuStreamDestroy_v2(void* handle) {
 }
 ALSO(cuStreamDestroy, cuStreamDestroy_v2);
 
-#define NEEDS_STREAM(handle)                                    \
-  NEEDS_CONTEXT;                                                \
-  emulation::Stream* stream = find_stream(handle, context);     \
+#define NEEDS_STREAM(handle)                                \
+  NEEDS_CONTEXT;                                            \
+  emulation::Stream* stream = find_stream(handle, context); \
   if (!stream) return INVALID_HANDLE
 
 API cuStreamSynchronize(void* handle) {

@@ -65,8 +65,9 @@ class Worker {
   void resume(int thread);
   void block();
   void enter_warp(int warp);
-  int warp_threads(int warp) const { return threads_ - warp * warp_size < warp_size ? threads_ - warp * warp_size
-                                                                                 : warp_size; }
+  int warp_threads(int warp) const {
+    return threads_ - warp * warp_size < warp_size ? threads_ - warp * warp_size : warp_size;
+  }
   Fiber* spare();
   std::string stuck();
 

@@ -72,8 +72,8 @@ inline void Worker::start_block(uint64_t number) {
   }
   if (l.shared) {
     if (!shared_pages_) {
-      shared_pages_ = static_cast<char*>(mmap(nullptr, shared_span + shared_guard, PROT_READ | PROT_WRITE,
-                                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+      shared_pages_ = static_cast<char*>(
+          mmap(nullptr, shared_span + shared_guard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
       mprotect(shared_pages_ + shared_span, shared_guard, PROT_NONE);
     }
     const size_t bytes = (l.shared + shared_alignment - 1) / shared_alignment * shared_alignment;

@@ -35,9 +35,9 @@ typedef enum {
 
 typedef enum { ACL_FORMAT_UNDEFINED = -1, ACL_FORMAT_NCHW = 0, ACL_FORMAT_NHWC = 1, ACL_FORMAT_ND = 2 } aclFormat;
 
-/* A view of tensorData: viewDimsNum lengths, strides in elements (NULL: contiguous), the first element `offset` elements
-   after tensorData. storageDims and format are not used. Everything is copied. NULL for a null pointer that is required, for more
-   than 64 dimensions or an unknown dataType. */
+/* A view of tensorData: viewDimsNum lengths, strides in elements (NULL: contiguous), the first element `offset`
+   elements after tensorData. storageDims and format are not used. Everything is copied. NULL for a null pointer that is
+   required, for more than 64 dimensions or an unknown dataType. */
 __C __export aclTensor *aclCreateTensor(const int64_t *viewDims, uint64_t viewDimsNum, aclDataType dataType,
                                         const int64_t *stride, int64_t offset, aclFormat format,
                                         const int64_t *storageDims, uint64_t storageDimsNum, void *tensorData);
