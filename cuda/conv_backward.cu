@@ -1,5 +1,5 @@
-// The gradients of a convolution, for one dtype: -DINFINIOP_T=float. core/cuda/conv.h plans and launches; names
-// are its cuda_conv_kernel_names.
+// The gradients of a convolution, for one dtype: -DINFINIOP_T=float. core/cuda/conv.h plans and launches; the
+// kernels' names are its cuda_conv_kernel_names.
 //
 // No result depends on strides, on the device or on which other gradients are wanted; an element's sum runs in an order
 // that its sizes alone decide.
@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_smal
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_tf32(const CudaConvGradInput a) {
     if constexpr (arithmetic == CUDA_CONV_FLOAT) grad_input_tile<Tile<CUDA_CONV_TF32, LARGE, false>>(a);
 }
-// The same, from weight itself.
+// grad_input[n, ci, i] = sum over k, co of weight[co, ci, k] * grad_output[n, co, o], without packed weights.
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) grad_input_direct(const CudaConvGradInput a) {
     if (a.conv.wide) grad_input_elements<int64_t>(a);
     else grad_input_elements<int>(a);

@@ -44,8 +44,8 @@ template <class I> struct Sizes {
     }
 };
 
-// Of one axis: the input pixels first + i*stride, which the taps tap + j*period reach from output pixels
-// output + i - j*hop.
+// Along one axis, a phase has the input pixels first + i*stride, which the taps tap + j*period reach from the output
+// pixels output + i - j*hop.
 struct AxisPhase { int first, size, tap, taps, output; };
 
 INFINIOP_INLINE AxisPhase axis_phase(const CudaConvAxis &a, int number) {

@@ -37,7 +37,7 @@ template <> __device__ __forceinline__ uint64_t divide(uint64_t n, const CudaAxi
     return n / uint64_t(axis.length);  // beyond 2^31 elements only
 }
 
-// Byte offsets of element n, counted in the order of the axes.
+// Finds the offsets in bytes of element n, counted in the order of the axes.
 template <class Index> __device__ __forceinline__ Offsets offsets_of(Index n, const CudaStrided &a) {
     Offsets offsets = {};
     for (int d = a.ndim - 1; d >= 0; d--) {
@@ -51,7 +51,7 @@ template <class Index> __device__ __forceinline__ Offsets offsets_of(Index n, co
 
 __device__ __forceinline__ T *element(void *data, int64_t offset) { return (T *)((char *)data + offset); }
 
-// One element of any floating dtype, in the compute type of T.
+// Loads one element of any floating dtype, in the compute type of T.
 __device__ __forceinline__ S load_any(const void *data, int64_t offset, int dtype) {
     const char *p = (const char *)data + offset;
     switch (dtype) {
@@ -64,7 +64,7 @@ __device__ __forceinline__ S load_any(const void *data, int64_t offset, int dtyp
 
 template <class To> __device__ __forceinline__ void store_as(void *p, S v) { *(To *)p = from_value<To>::of(v); }
 
-// The counterpart; v is rounded to T first, since the result is cast after computing.
+// Stores one element of any dtype. v is rounded to T first, since the result is cast after computing.
 __device__ __forceinline__ void store_any(void *data, int64_t offset, int dtype, S v) {
     void *p = (char *)data + offset;
     v = S(to_compute(from_compute<T>(v)));
@@ -139,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(CUDA_BLOCK) strided(const CudaStrid
     else walk<uint64_t, strided_element>(a);
 }
 
-// Operands of several dtypes.
+// Operands of several dtypes: each element is converted on its way.
 extern "C" __global__ void __launch_bounds__(CUDA_BLOCK) mixed(const CudaStrided a) {
     if (a.size < INT32_MAX) walk<uint32_t, mixed_element>(a);
     else walk<uint64_t, mixed_element>(a);

@@ -15,7 +15,7 @@ enum CudaConvTensor {
     CUDA_CONV_TENSORS
 };
 
-// Of a module, which is compiled for one dtype. LARGE, SMALL and TF32 multiply tiles, see cuda_conv_tiles.
+// The kernels of a module, which is compiled for one dtype. LARGE, SMALL and TF32 multiply tiles, see cuda_conv_tiles.
 enum CudaConvKernel {
     CUDA_CONV_PACK_WEIGHT,
     CUDA_CONV_INPUT_LARGE,

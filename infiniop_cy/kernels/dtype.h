@@ -59,7 +59,7 @@ INFINIOP_INLINE u32v bfloat16_in_upper_half(f32v v) {
     return select((up & 0xffffu) == 0, up & 0xfffeffffu, up);  // halfway: to even
 #endif
 }
-// Any NaN; it becomes quiet.
+// Rounds likewise, and any NaN becomes quiet.
 INFINIOP_INLINE u32v any_bfloat16_in_upper_half(f32v v) {
     return select(v != v, bits_as<u32v>(v) | 0x400000u, bfloat16_in_upper_half(v));
 }

@@ -20,7 +20,7 @@ ctypedef struct Equation:
 
 
 cdef void move_target(Equation *e, int64_t coefficient, int64_t count) noexcept nogil:
-    """target += coefficient * count"""
+    """Add coefficient * count to the target, and note where that does not fit."""
     cdef int64_t step
     e.overflowed |= mul_overflows(coefficient, count, &step) or add_overflows(e.target, step, &e.target)
 
@@ -48,6 +48,7 @@ cdef void add_term(Equation *e, int64_t coefficient, int64_t bound) noexcept nog
 
 
 cdef bint search(Equation *e, int i, int64_t target) noexcept nogil:
+    """Tell whether the terms from the i-th on can sum to the target; True, to be safe, once e.work is used up."""
     cdef int64_t a, x, x_high
     if target < 0 or target > e.reach[i]:
         return False
@@ -71,6 +72,7 @@ cdef bint search(Equation *e, int i, int64_t target) noexcept nogil:
 
 
 cdef bint solvable(Equation *e) noexcept nogil:
+    """Tell whether the equation has a solution; True, to be safe, where that is not found out."""
     cdef int i
     cdef int64_t reach
     e.reach[e.terms] = 0
@@ -88,7 +90,7 @@ cdef bint solvable(Equation *e) noexcept nogil:
 cdef bint views_overlap(const char *a, int a_ndim, const int64_t *a_shape, const int64_t *a_strides, int64_t a_item,
                         const char *b, int b_ndim, const int64_t *b_shape, const int64_t *b_strides, int64_t b_item
                         ) noexcept nogil:
-    """Whether some byte belongs to both views; sizes already checked by tensor_size."""
+    """Tell whether some byte belongs to both views; tensor_size has checked them. Strides and items are in bytes."""
     cdef int64_t a_low, a_high, b_low, b_high, distance
     cdef Equation e
     cdef int d
@@ -113,12 +115,13 @@ cdef bint views_overlap(const char *a, int a_ndim, const int64_t *a_shape, const
 
 
 cdef bint tensors_overlap(const Tensor *a, const Tensor *b) noexcept nogil:
+    """Tell whether some byte belongs to both tensors, at the addresses that they have."""
     return views_overlap(a.data, a.ndim, a.shape, a.strides, itemsize_of(a.dtype),
                          b.data, b.ndim, b.shape, b.strides, itemsize_of(b.dtype))
 
 
 cdef bint overlaps_itself(const Tensor *t) noexcept nogil:
-    """Whether two different indices of the view share a byte."""
+    """Tell whether two different indices of the view share a byte."""
     cdef int64_t item = itemsize_of(t.dtype), span
     cdef int64_t stride[MAX_NDIM]
     cdef int64_t last[MAX_NDIM]
@@ -159,7 +162,7 @@ cdef bint overlaps_itself(const Tensor *t) noexcept nogil:
 
 
 cdef int check_output(const Tensor *out, int arg, Failure *failure) noexcept nogil:
-    """An output may not be written twice in one place."""
+    """Refuse an output that would be written twice in one place."""
     cdef int d
     for d in range(out.ndim):
         if out.shape[d] == 0:

@@ -28,7 +28,8 @@ cpdef enum Rule:
     WORKSPACE_TOO_SMALL = 1301
 
 
-# Which rule failed, on which argument, against which other one (-1: none), at which axis, with which numbers.
+# A failure says which rule failed, on which argument, against which other one and at which axis (-1 for none), and
+# which number was given and expected there.
 ctypedef struct Failure:
     int rule
     int arg
@@ -40,7 +41,7 @@ ctypedef struct Failure:
 
 cdef inline int fail(Failure *failure, int rule, int arg=-1, int against=-1, int axis=-1,
                      int64_t got=0, int64_t expected=0) noexcept nogil:
-    """Record a failure; returns the rule, so that a check can end with `return fail(...)`."""
+    """Record a failure and return its rule, so that a check can end with `return fail(...)`."""
     failure.rule = rule
     failure.arg = arg
     failure.against = against

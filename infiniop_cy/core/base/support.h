@@ -18,7 +18,7 @@ static inline int omp_get_thread_num(void) { return 0; }
 #include <pthread.h>
 #endif
 
-// 1 where the result does not fit.
+// The checked arithmetic returns 1 where the result does not fit.
 static inline int mul_overflows(int64_t a, int64_t b, int64_t *result) { return __builtin_mul_overflow(a, b, result); }
 static inline int add_overflows(int64_t a, int64_t b, int64_t *result) { return __builtin_add_overflow(a, b, result); }
 
@@ -32,7 +32,7 @@ static inline const char *compiler_name(void) {
 #endif
 }
 
-// OpenMP's yyyymm, 0 without it.
+// Returns OpenMP's version as yyyymm, 0 without OpenMP.
 static inline int openmp_version(void) {
 #ifdef _OPENMP
     return _OPENMP;
@@ -82,7 +82,7 @@ static inline void prefetch_line(const char *p) {
 #endif
 }
 
-// Orders stores past the caches before all that follows. Once per thread: waiting for memory is what it costs.
+// Orders stores past the caches before all that follows. It is called once per thread, since it waits for memory.
 static inline void finish_streams(void) {
 #if defined(__x86_64__) || defined(_M_X64)
     _mm_sfence();

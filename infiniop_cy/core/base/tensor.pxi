@@ -8,6 +8,7 @@ ctypedef struct Tensor:
 
 
 cdef inline int64_t itemsize_of(int dtype) noexcept nogil:
+    """Return the bytes of one element, 0 for a dtype that is none."""
     if dtype == DTYPE_F32 or dtype == DTYPE_I32 or dtype == DTYPE_U32:
         return 4
     if dtype == DTYPE_F16 or dtype == DTYPE_BF16 or dtype == DTYPE_I16 or dtype == DTYPE_U16:
@@ -30,11 +31,12 @@ cdef inline bint is_floating(int dtype) noexcept nogil:
 
 
 cdef inline int compute_dtype_of(int dtype) noexcept nogil:
+    """Return the dtype that sums and products of this one are in: float64 for itself, else float32."""
     return DTYPE_F64 if dtype == DTYPE_F64 else DTYPE_F32
 
 
 cdef inline int promoted_dtype(int a, int b) noexcept nogil:
-    """The smallest floating dtype that holds both: float16 with bfloat16 gives float32."""
+    """Return the smallest floating dtype that holds both: float16 with bfloat16 gives float32."""
     if a == b:
         return a
     if a == DTYPE_F64 or b == DTYPE_F64:
@@ -43,7 +45,7 @@ cdef inline int promoted_dtype(int a, int b) noexcept nogil:
 
 
 cdef int tensor_size(const Tensor *t, int arg, int64_t *size, Failure *failure) noexcept nogil:
-    """Number of elements. TOO_LARGE where it, or any byte offset, does not fit in 63 bits."""
+    """Count the elements. TOO_LARGE where their number, or any offset in bytes, does not fit in 63 bits."""
     cdef int d
     cdef int64_t count = 1, nonzero = 1, span = itemsize_of(t.dtype), reach
     for d in range(t.ndim):
@@ -65,7 +67,7 @@ cdef int tensor_size(const Tensor *t, int arg, int64_t *size, Failure *failure) 
 
 cdef void tensor_extent(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize,
                         int64_t *low, int64_t *high) noexcept nogil:
-    """Byte offsets from the first element to the lowest byte and past the highest; both 0 when empty."""
+    """Find the offsets in bytes from the first element to the lowest byte and past the highest, both 0 when empty."""
     cdef int d
     low[0] = 0
     high[0] = itemsize
@@ -80,7 +82,7 @@ cdef void tensor_extent(int ndim, const int64_t *shape, const int64_t *strides, 
 
 
 cdef void contiguous_strides(Tensor *t) noexcept nogil:
-    """C order."""
+    """Set the strides in bytes of C order, the last axis innermost."""
     cdef int d
     cdef int64_t step = itemsize_of(t.dtype)
     for d in range(t.ndim - 1, -1, -1):
@@ -90,6 +92,7 @@ cdef void contiguous_strides(Tensor *t) noexcept nogil:
 
 
 cdef bint has_elements(const Tensor *t) noexcept nogil:
+    """Tell whether no axis has length 0."""
     cdef int d
     for d in range(t.ndim):
         if t.shape[d] == 0:
@@ -98,7 +101,7 @@ cdef bint has_elements(const Tensor *t) noexcept nogil:
 
 
 cdef void expand(Tensor *t, int ndim) noexcept nogil:
-    """Leading axes of length 1."""
+    """Put axes of length 1 in front until there are ndim."""
     cdef int added = ndim - t.ndim, d
     if added == 0:
         return
@@ -112,7 +115,7 @@ cdef void expand(Tensor *t, int ndim) noexcept nogil:
 
 
 cdef bint broadcast(Tensor *a, Tensor *b) noexcept nogil:
-    """NumPy's broadcasting of both to one shape, by strides of 0; False where the shapes do not allow it."""
+    """Broadcast both to one shape as NumPy does, by strides of 0; False where the shapes do not allow it."""
     cdef int ndim = max(a.ndim, b.ndim), d
     cdef int64_t length
     expand(a, ndim)

@@ -1,5 +1,5 @@
-# How many threads a call may use: its own num_threads over `with threads(n)` over
-# INFINIOP_CY_NUM_THREADS over OpenMP's setting; one in a forked child. OpenMP's setting is never changed.
+# How many threads a call may use. Its own num_threads goes before `with threads(n)`, that before
+# INFINIOP_CY_NUM_THREADS, that before OpenMP's setting; a forked child uses one. OpenMP's setting is never changed.
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from cpython.contextvars cimport PyContextVar_New, PyContextVar_Get
@@ -7,12 +7,12 @@ from cpython.contextvars cimport PyContextVar_New, PyContextVar_Get
 cdef enum:
     MAX_THREADS = 256  # more would only risk that the system refuses them, which ends the process
 
-# (threads, the value outside) inside `with threads(n)`.
+# Inside `with threads(n)` its value is (n, the value outside).
 cdef object threads_variable = PyContextVar_New("infiniop_cy.threads", NULL)
 
 
 cdef int environment_threads() noexcept nogil:
-    """INFINIOP_CY_NUM_THREADS, 0 where unset or not a positive integer."""
+    """Read INFINIOP_CY_NUM_THREADS; 0 where it is not set or not a positive integer."""
     cdef const char *text = getenv("INFINIOP_CY_NUM_THREADS")
     cdef char *end
     cdef long value
@@ -25,7 +25,7 @@ cdef int environment_threads() noexcept nogil:
 
 
 cdef int default_threads() noexcept nogil:
-    """The number of threads where no Python setting applies."""
+    """Return the number of threads of a call that no Python setting applies to."""
     cdef int n
     if in_forked_child or openmp_version() == 0:
         return 1
@@ -36,6 +36,7 @@ cdef int default_threads() noexcept nogil:
 
 
 cdef int positive_int(object value, str op) except -1:
+    """Check a number of threads, and bring it down to MAX_THREADS."""
     try:
         n = value.__index__()
     except (AttributeError, TypeError):
@@ -46,6 +47,7 @@ cdef int positive_int(object value, str op) except -1:
 
 
 cdef int resolve_threads(object num_threads, str op) except -1:
+    """Return the number of threads of a call whose num_threads argument is this; None: it gave none."""
     cdef PyObject *scoped = NULL
     cdef int n
     if num_threads is not None:
@@ -64,7 +66,7 @@ cdef int resolve_threads(object num_threads, str op) except -1:
 
 
 def thread_settings():
-    """(threads a call would use now, why)."""
+    """Return how many threads a call would use now, and the reason in words."""
     cdef int n = resolve_threads(None, "")
     if openmp_version() == 0:
         return n, "built without OpenMP"

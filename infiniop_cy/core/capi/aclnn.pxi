@@ -1,4 +1,5 @@
-# The two-phase aclnn calls of LeakyReluBackward, on host memory, and the tensors and scalars they take.
+# The aclnn functions of the C API: the two-phase calls of LeakyReluBackward, on host memory, and the tensors and
+# scalars that they take.
 from libc.stdint cimport int8_t, int16_t, uint64_t
 
 

@@ -1,6 +1,7 @@
-# The C API: infiniop calls as thin as can be over the plans above. No Python object is touched, so that the same
-# functions, linked into libinfiniop.so without the rest of this module, serve any client. infiniop_cy/capi has the
-# headers, the runtime calls, and the per-operator functions (generated from operators.py) over infiniop_elementwise_*.
+# The infiniop functions of the C API are as thin as can be over the plans above. No Python object is touched,
+# so that the same functions, linked into libinfiniop.so without the rest of this module, serve any client.
+# infiniop_cy/capi has the headers, the runtime calls, and the per-operator functions (generated from operators.py) over
+# infiniop_elementwise_*.
 from libc.stddef cimport ptrdiff_t
 from libc.string cimport strcmp
 from libcpp cimport bool as c_bool
@@ -67,7 +68,7 @@ cdef infiniStatus_t status_of(int rule) noexcept nogil:
 
 
 cdef infiniStatus_t cuda_status(int code) noexcept nogil:
-    """The status of a driver's code, or of one of cuda/driver.h."""
+    """Return the status of a driver's code, or of one of cuda/driver.h."""
     if code == 0:
         return INFINI_STATUS_SUCCESS
     if code == CUDA_OLD_DEVICE:
@@ -122,7 +123,7 @@ cdef public infiniStatus_t infiniopDestroyHandle(infiniopHandle_t handle) noexce
 
 cdef infiniStatus_t fill_c_tensor(Tensor *t, size_t ndim, const size_t *shape, const ptrdiff_t *strides,
                                   int dtype) noexcept nogil:
-    """A tensor from C arrays; strides in elements, NULL for contiguous."""
+    """Describe a tensor by C arrays, with strides in elements; NULL strides mean C order."""
     cdef size_t d
     cdef int64_t size
     cdef Failure failure

@@ -62,7 +62,7 @@ inline std::vector<std::string> options(const std::string &name, int dtype) {
     return result;
 }
 
-// INFINIOP_CY_CACHE_DIR, else the user's cache.
+// Returns INFINIOP_CY_CACHE_DIR, else a folder in the user's cache.
 inline fs::path cache_folder() {
     const char *chosen = getenv("INFINIOP_CY_CACHE_DIR"), *user = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (chosen && *chosen) return chosen;
@@ -74,7 +74,7 @@ inline std::string read_file(const fs::path &path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// FNV-1a of all that a kernel may be made of; a change anywhere compiles anew.
+// Hashes, by FNV-1a, all that a kernel may be made of: a change anywhere compiles anew.
 inline uint64_t digest() {
     uint64_t hash = 0xcbf29ce484222325u;
     auto add = [&](const std::string &text) {
@@ -100,7 +100,7 @@ inline fs::path cubin_path(const std::string &name, int dtype, int capability) {
            (name + "-" + dtype_names[dtype] + "-sm_" + std::to_string(capability) + "-" + hash + ".cubin");
 }
 
-// On PATH, else in the toolkit that a variable names.
+// Looks for nvcc on PATH, then in the toolkit that a variable names.
 inline std::string find_nvcc() {
     const char *path = getenv("PATH");
     std::istringstream folders(path ? path : "");
@@ -113,7 +113,7 @@ inline std::string find_nvcc() {
     return "nvcc";
 }
 
-// Run nvcc; its own words go to path + ".log". True where the cubin is there.
+// Runs nvcc, whose own words go to path + ".log"; returns whether the cubin is there.
 inline bool compile(const std::string &name, int dtype, int capability, const fs::path &path) {
     fs::create_directories(path.parent_path());
     std::string part = path.string() + "." + std::to_string(getpid()) + ".part", log = path.string() + ".log";
@@ -143,7 +143,7 @@ inline bool compile(const std::string &name, int dtype, int capability, const fs
     return false;
 }
 
-// The machine code, from the cache or compiled; empty where there is no compiler or it fails.
+// Returns the machine code, from the cache or compiled; empty where there is no compiler or it fails.
 inline std::string cubin(const std::string &name, int dtype, int capability, bool fresh) {
     fs::path path = cubin_path(name, dtype, capability);
     std::string image = fresh ? std::string() : read_file(path);
@@ -151,7 +151,7 @@ inline std::string cubin(const std::string &name, int dtype, int capability, boo
     return image;
 }
 
-// Load a module whose kernels have these names. CUDA_NO_KERNELS where they cannot be compiled.
+// Loads a module whose kernels have these names; CUDA_NO_KERNELS where they cannot be compiled.
 inline int load(int device, int number, const char *name, int dtype, const char *const *kernels, int count) noexcept {
     CudaDevice *opened;
     int code = cuda_open(device, &opened);

@@ -2,8 +2,8 @@
 # when first needed.
 
 def device_header(address, tuple shape, tuple strides, cnp.dtype dtype, bint writable, owner):
-    """An ndarray over device memory: shape, strides (bytes), dtype and address for the checks; its data cannot be read.
-    An address of 0 is for empty arrays alone: raises NullPointer for any other."""
+    """Make an ndarray over device memory, which has shape, strides (bytes), dtype and address for the checks, but no
+    data to read. Raises NullPointer for address 0, unless the array is empty."""
     cdef cnp.npy_intp lengths[MAX_NDIM]
     cdef cnp.npy_intp steps[MAX_NDIM]
     cdef int d
@@ -26,6 +26,7 @@ def device_header(address, tuple shape, tuple strides, cnp.dtype dtype, bint wri
 
 
 cdef int check_driver(int code, str op) except -1:
+    """Raise InternalError for a driver's code other than 0."""
     cdef const char *name
     cdef const char *text
     if code:
@@ -35,19 +36,19 @@ cdef int check_driver(int code, str op) except -1:
 
 
 def device_of(address):
-    """Index of the GPU that an address belongs to; -1 for one in the host's memory."""
+    """Return the index of the GPU that an address belongs to; -1 for one in the host's memory."""
     return cuda_device_of(<void *><uintptr_t>address)
 
 
 def device_capability(int index):
-    """90 for compute capability 9.0."""
+    """Return a GPU's compute capability, 90 for 9.0."""
     cdef CudaDevice *device
     check_driver(cuda_open(index, &device), "Handle")
     return device.capability
 
 
 cdef class DeviceCall:
-    """The stream of one call on one GPU, and the memory that it borrows until done; nothing here waits."""
+    """A call on one GPU: it has a stream, and the memory that it borrows until it is done. Nothing here waits."""
     cdef readonly int index
     cdef void *queue
     cdef list borrowed
@@ -62,7 +63,7 @@ cdef class DeviceCall:
         return <uintptr_t>self.queue
 
     def borrow(self, size_t size, str op):
-        """The address of `size` bytes, given back by close() in the stream's order."""
+        """Return the address of `size` bytes, which close() gives back in the stream's order."""
         cdef void *address = NULL
         cdef int code = cuda_enter(self.index)
         if not code:
@@ -75,7 +76,7 @@ cdef class DeviceCall:
         return <uintptr_t>address
 
     def copy(self, cnp.ndarray header, str op):
-        """The same view of a copy of the memory that it spans."""
+        """Return the same view of a copy of the memory that it spans."""
         cdef int64_t low, high
         cdef Tensor tensor
         cdef int code
@@ -90,7 +91,7 @@ cdef class DeviceCall:
         return device_header(address - low, (<object>header).shape, (<object>header).strides, header.dtype, True, self)
 
     def follow(self, other, str op):
-        """From here on, the call's stream waits for what `other` was given so far."""
+        """Let the call's stream wait, from here on, for what `other` was given so far."""
         cdef int code = cuda_enter(self.index)
         if not code:
             code = cuda_follow(self.queue, <void *><uintptr_t>other)
@@ -98,7 +99,7 @@ cdef class DeviceCall:
         check_driver(code, op)
 
     def lead(self, other, str op):
-        """`other` waits for what the call's stream was given so far."""
+        """Let `other` wait for what the call's stream was given so far."""
         cdef int code = cuda_enter(self.index)
         if not code:
             code = cuda_follow(<void *><uintptr_t>other, self.queue)
@@ -114,7 +115,7 @@ cdef class DeviceCall:
 
 
 def cuda_build_request(str name, str dtype, int capability):
-    """(file in the cache, source file, options, folders of headers) of a module's kernels."""
+    """Return what a module is built from: its file in the cache, source file, options and folders of headers."""
     cdef int number = CUDA_DTYPE_NAMES.index(dtype)
     return (cubin_path(name.encode(), number, capability).string().decode(),
             source_file(name.encode()).string().decode(),
@@ -123,7 +124,7 @@ def cuda_build_request(str name, str dtype, int capability):
 
 
 cdef const CudaModule *require_module(int index, int number, str op) except NULL:
-    """The kernels of a formula or a convolution for one dtype, built and loaded if this process has not yet."""
+    """Return the kernels of a formula or a convolution for one dtype, built and loaded if they are not yet."""
     cdef const CudaModule *module = cuda_find_module(index, number)
     cdef int code, count
     cdef const char *const *names
@@ -177,7 +178,7 @@ cdef int launch_conv(const CudaConvProblem *problem, char **data, void *workspac
 
 
 cdef int cuda_conv(const ConvPlan *plan, space, str op) except -1:
-    """The gradients whose views have data, with a workspace borrowed for the call."""
+    """Compute the gradients whose views have data, in a workspace borrowed for the call."""
     cdef CudaConvProblem problem
     cdef char *data[CONV_TENSORS]
     cdef int i

@@ -37,7 +37,7 @@ cdef int cuda_conv_module(int dtype) noexcept nogil:
 
 cdef int cuda_conv_problem(const ConvPlan *plan, bint tf32, int multiprocessors, CudaConvProblem *problem,
                            Failure *failure) noexcept nogil:
-    """The plan's geometry and views, strides in elements; TOO_LARGE where the workspace would not fit."""
+    """Copy the plan's geometry and views, with strides in elements. TOO_LARGE where the workspace would not fit."""
     cdef int d, i
     cdef int64_t item = itemsize_of(plan.dtype)
     problem.dtype = plan.dtype
@@ -63,12 +63,13 @@ cdef int cuda_conv_problem(const ConvPlan *plan, bint tf32, int multiprocessors,
 
 
 cdef bint use_tf32() noexcept nogil:
-    """Whether float32 convolutions may round their factors to TF32, which tensor cores multiply: INFINIOP_CY_TF32=1."""
+    """Tell whether float32 convolutions may round their factors to TF32, for tensor cores: INFINIOP_CY_TF32=1."""
     cdef const char *text = getenv("INFINIOP_CY_TF32")
     return text != NULL and text[0] == c"1"
 
 
 cdef int check_conv_alignment(const Tensor *tensors, char **data, Failure *failure) noexcept nogil:
+    """Refuse an address that is no multiple of the element's size, at which a GPU would fault."""
     cdef int i
     for i in range(CONV_TENSORS):
         if <uintptr_t>data[i] % <uintptr_t>itemsize_of(tensors[0].dtype):
@@ -78,7 +79,7 @@ cdef int check_conv_alignment(const Tensor *tensors, char **data, Failure *failu
 
 cdef int run_conv_launches(const CudaConvProblem *problem, char **data, char *workspace, int device,
                            CudaQueue *queue) noexcept nogil:
-    """Put the gradients whose address is not null on the queue; a driver's code, 0 for success."""
+    """Put the gradients whose address is not null on the queue. Returns a driver's code, 0 for success."""
     cdef int code = cuda_enter(device)
     if not code:
         workspace += -<uintptr_t>workspace % CUDA_WORKSPACE_ALIGN

@@ -102,21 +102,21 @@ static inline void cuda_load_driver(void) {
     cuda_driver_state = cuda_driver.init(0);
 }
 
-// 0 once the driver runs.
+// Loads and starts the driver once; returns 0 when it runs.
 static inline int cuda_start(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, cuda_load_driver);
     return cuda_driver_state;
 }
 
-// Devices that can be opened.
+// Counts the devices that can be opened.
 static inline int cuda_device_count(void) {
     int count = 0;
     if (cuda_start() || cuda_driver.device_count(&count)) return 0;
     return count < CUDA_MAX_DEVICES ? count : CUDA_MAX_DEVICES;
 }
 
-// The driver's name and text of a code, or what is missing.
+// Finds the driver's name and text of a code, or what is missing.
 static inline void cuda_explain(int code, const char **name, const char **text) {
     *name = "no CUDA driver";
     *text = cuda_missing ? cuda_missing : "unknown";
@@ -149,7 +149,7 @@ static inline int cuda_open_locked(int index, CudaDevice *opened) {
     return cuda_driver.retain_primary_context(&opened->context, device);
 }
 
-// The device, its primary context retained until the process ends.
+// Opens a device; its primary context is retained until the process ends.
 static inline int cuda_open(int index, CudaDevice **device) {
     int code = cuda_start();
     if (code) return code;
@@ -180,7 +180,7 @@ static inline void cuda_leave(void) {
     cuda_driver.pop_context(&context);
 }
 
-// Index of the device that an address belongs to; -1 for one that belongs to none.
+// Returns the index of the device that an address belongs to, -1 for one that belongs to none.
 static inline int cuda_device_of(const void *address) {
     int ordinal = -1;
     if (cuda_start() || cuda_driver.pointer_attribute(&ordinal, CUDA_POINTER_DEVICE_ORDINAL, (void *)address))
@@ -188,7 +188,7 @@ static inline int cuda_device_of(const void *address) {
     return ordinal;
 }
 
-// What `stream` does from now on happens after what `other` was given before. Inside cuda_enter.
+// What `stream` does from now on happens after what `other` was given before. Call it inside cuda_enter.
 static inline int cuda_follow(void *stream, void *other) {
     void *event;
     int code = cuda_driver.create_event(&event, CUDA_EVENT_WITHOUT_TIMING);
@@ -199,7 +199,7 @@ static inline int cuda_follow(void *stream, void *other) {
     return code;
 }
 
-// Memory in the order of a stream, so that neither call waits. Inside cuda_enter.
+// Allocates and frees in the order of a stream, so that neither call waits. Call them inside cuda_enter.
 static inline int cuda_allocate(void **address, size_t bytes, void *stream) {
     int code = cuda_driver.allocate_async(address, bytes, stream);
     return code == CUDA_NOT_SUPPORTED ? cuda_driver.allocate(address, bytes) : code;
@@ -228,7 +228,7 @@ static inline CudaModule *cuda_find_module(int device, int number) {
     return __atomic_load_n(&cuda_modules[device][number], __ATOMIC_ACQUIRE);
 }
 
-// Load an image as that module; another thread may have been first. Inside cuda_enter.
+// Loads an image as that module, unless another thread was first. Call it inside cuda_enter.
 static inline int cuda_add_module(int device, int number, const void *image, const char *const *names, int count) {
     CudaModule *module = new CudaModule();
     int code = cuda_driver.load_module(&module->module, image);
@@ -247,7 +247,7 @@ static inline int cuda_add_module(int device, int number, const void *image, con
     return code;
 }
 
-// Where kernels run: a module's kernels on a stream. Inside cuda_enter.
+// A queue is where a module's kernels run. Launch inside cuda_enter.
 struct CudaQueue {
     const CudaModule *module;
     void *stream;

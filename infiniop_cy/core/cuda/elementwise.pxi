@@ -1,4 +1,4 @@
-# Elementwise operators on a GPU: the same plans as on the CPU, handed to the kernels of cuda/elementwise.cu.
+# Elementwise operators on a GPU have the same plans as on the CPU, handed to the kernels of cuda/elementwise.cu.
 cdef extern from "cuda/driver.h" nogil:
     enum:
         CUDA_NO_DRIVER
@@ -82,7 +82,7 @@ cdef int cuda_elementwise_module(int formula, int dtype) noexcept nogil:
 
 
 cdef int check_device_addresses(const ElementwisePlan *plan, char **data, Failure *failure) noexcept nogil:
-    """A GPU faults where an address is no multiple of the element's size; the CPU does not."""
+    """Check addresses as on the CPU, and that each is a multiple of its element's size: a GPU would fault."""
     cdef int k
     for k in range(OPERANDS):
         if plan.size and <uintptr_t>data[k] % <uintptr_t>plan.itemsize[k]:
@@ -91,6 +91,7 @@ cdef int check_device_addresses(const ElementwisePlan *plan, char **data, Failur
 
 
 cdef int64_t tiled_blocks(const ElementwisePlan *plan) noexcept nogil:
+    """Count the tiles of CUDA_TILE by CUDA_TILE elements, each of which is a block's."""
     cdef int64_t blocks = 1
     cdef int d
     for d in range(plan.ndim):
@@ -146,7 +147,7 @@ cdef int launch_strided(const ElementwisePlan *plan, char **data, CudaQueue *que
 
 
 cdef int launch_elementwise(const ElementwisePlan *plan, char **data, CudaQueue *queue) noexcept nogil:
-    """Put the computation on the queue; addresses already checked. A driver's code, 0 for success."""
+    """Put the computation on the queue. The addresses are checked already. Returns a driver's code, 0 for success."""
     cdef bint contiguous = True, mixed = False
     cdef int k
     if plan.size == 0:
@@ -165,7 +166,7 @@ cdef int launch_elementwise(const ElementwisePlan *plan, char **data, CudaQueue 
 
 
 cdef int run_elementwise_on_gpu(const ElementwisePlan *plan, char **data, int device, CudaQueue *queue) noexcept nogil:
-    """The same in the device's context."""
+    """Put the computation on the queue, in the device's context. Returns a driver's code, 0 for success."""
     cdef int code = cuda_enter(device)
     if not code:
         code = launch_elementwise(plan, data, queue)

@@ -1,4 +1,4 @@
-# Kernels on a GPU: one module per formula, or convolution, and dtype, loaded when first needed.
+# Kernels on a GPU come in modules, one per formula (or convolution) and dtype, loaded when first needed.
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
@@ -21,7 +21,7 @@ cdef tuple CUDA_DTYPE_NAMES = ("float16", "bfloat16", "float32", "float64")  # b
 
 
 cdef const char *cuda_module_kernels(int number, const char *const **names, int *count) noexcept nogil:
-    """The formula's name, or conv_backward, of a module, and the names of its kernels."""
+    """Return a module's name, a formula's or conv_backward, and find the names of its kernels."""
     cdef int formula = number // CUDA_DTYPES
     if formula < kernels.formula_count:
         names[0], count[0] = cuda_elementwise_names, CUDA_ELEMENTWISE_KERNELS
@@ -31,7 +31,7 @@ cdef const char *cuda_module_kernels(int number, const char *const **names, int 
 
 
 cdef int cuda_require(int device, int number) noexcept nogil:
-    """A driver's code, or a negative one of ours; 0 where the module is loaded now. For the C API, without Python."""
+    """Load a module if it is not yet, without Python. Returns a driver's code, a negative one of ours or 0."""
     cdef const char *const *names
     cdef const char *name
     cdef int count

@@ -1,4 +1,4 @@
-# From checked tensors to a plan, for all elementwise operators.
+# How a plan of an elementwise operator is made from its tensors.
 #
 # A plan drops axes of length 1, orders the rest by the output's strides and merges what is contiguous in every operand.
 cdef enum:
@@ -9,6 +9,7 @@ cdef enum:
 
 
 cdef void choose_kernel(const ElementwiseSpec *spec, ElementwisePlan *plan) noexcept nogil:
+    """Take the kernels of the formula for plan.dtype; large outputs go past the caches, unless they accumulate."""
     plan.formula = spec.formula
     plan.accumulate = spec.accumulate
     plan.parameters = spec.parameters
@@ -19,7 +20,7 @@ cdef void choose_kernel(const ElementwiseSpec *spec, ElementwisePlan *plan) noex
 
 
 cdef void plan_contiguous(const ElementwiseSpec *spec, int dtype, int64_t size, ElementwisePlan *plan) noexcept nogil:
-    """The plan for contiguous operands of one dtype and shape: nothing to check, sort or convert."""
+    """Plan for contiguous operands of one dtype and shape, where nothing is to be checked, sorted or converted."""
     cdef int k
     plan.dtype = dtype
     plan.ndim = 1
@@ -34,6 +35,7 @@ cdef void plan_contiguous(const ElementwiseSpec *spec, int dtype, int64_t size, 
 
 
 cdef int64_t contiguous_run(const ElementwisePlan *plan, int k) noexcept nogil:
+    """Count the elements on end that lie contiguously in operand k and are of the plan's dtype; 0 for none."""
     cdef int64_t run = 1
     cdef int d
     if plan.dtypes[k] != plan.dtype:
@@ -47,6 +49,7 @@ cdef int64_t contiguous_run(const ElementwisePlan *plan, int k) noexcept nogil:
 
 cdef int plan_elementwise(const ElementwiseSpec *spec, const Tensor *out, const Tensor *input,
                           const Tensor *grad_output, ElementwisePlan *plan, Failure *failure) noexcept nogil:
+    """Check tensors of one shape, without addresses, and plan how to walk them."""
     cdef const Tensor *operand[OPERANDS]
     cdef int order[MAX_NDIM]
     cdef int64_t sign

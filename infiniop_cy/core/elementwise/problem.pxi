@@ -38,7 +38,7 @@ ctypedef struct ElementwisePlan:
 
 cdef int check_input_dtypes(const ElementwiseSpec *spec, int grad_output, int input,
                             int *result, Failure *failure) noexcept nogil:
-    """The dtype of the result, from those of the inputs."""
+    """Check the dtypes of the inputs and find that of the result."""
     if not is_floating(grad_output):
         return fail(failure, Rule.DTYPE_UNSUPPORTED, GRAD_OUTPUT)
     if not is_floating(input):
@@ -51,7 +51,7 @@ cdef int check_input_dtypes(const ElementwiseSpec *spec, int grad_output, int in
 
 cdef int check_elementwise(const ElementwiseSpec *spec, const Tensor *out, const Tensor *input,
                            const Tensor *grad_output, ElementwisePlan *plan, Failure *failure) noexcept nogil:
-    """Every rule that does not depend on addresses. Sets the plan's size and dtypes."""
+    """Check every rule that does not depend on addresses, and set the plan's size and dtypes."""
     cdef const Tensor *operand[OPERANDS]
     cdef int k, d, result
     cdef int64_t size
@@ -85,7 +85,7 @@ cdef int check_elementwise(const ElementwiseSpec *spec, const Tensor *out, const
 
 
 cdef int check_addresses(const ElementwisePlan *plan, char **data, Failure *failure) noexcept nogil:
-    """An output may be exactly an input or apart from it, nothing between."""
+    """Refuse an output that overlaps an input without being exactly that input."""
     cdef int k, d
     cdef bint same
     if plan.size == 0:

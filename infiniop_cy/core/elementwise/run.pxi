@@ -1,4 +1,4 @@
-# A plan, run on addresses.
+# How a plan is run on addresses.
 #
 # The elements are cut into chunks that depend on the plan alone, so any number of threads gives the same bits. Inside a
 # chunk, an operand that lies contiguously is used where it is; any other is gathered, by blocks that stay in L1, and
@@ -46,6 +46,7 @@ cdef void walk_rows(const ElementwisePlan *plan, int k, const int64_t *start, ch
 
 cdef void run_chunk(const ElementwisePlan *plan, ElementwiseKernel stream, char **data, int64_t start,
                     int64_t count) noexcept nogil:
+    """Compute `count` elements from the one numbered `start` on, counted in the order of the plan's axes."""
     cdef double buffer[OPERANDS][BLOCK_DOUBLES]  # doubles: aligned
     cdef int64_t block_size = BLOCK_BYTES // itemsize_of(plan.dtype)
     cdef char *at[OPERANDS]
@@ -98,7 +99,7 @@ cdef void run_chunk(const ElementwisePlan *plan, ElementwiseKernel stream, char 
 
 cdef void run_tasks(const ElementwisePlan *plan, ElementwiseKernel stream, char **data, int64_t start,
                     int64_t stop) noexcept nogil:
-    """Tiles, where the plan has some, else chunks; one thread's part of them."""
+    """Run one thread's part, tasks start to stop - 1: tiles where the plan has some, else chunks of CHUNK elements."""
     cdef int64_t i
     cdef uint64_t float_state = enter_float_state()
     if plan.tile_axis >= 0:
@@ -112,7 +113,7 @@ cdef void run_tasks(const ElementwisePlan *plan, ElementwiseKernel stream, char 
 
 
 cdef void run_elementwise(const ElementwisePlan *plan, char **data, int threads) noexcept nogil:
-    """Compute; addresses already checked."""
+    """Compute with at most so many threads. check_addresses has passed the addresses."""
     cdef int64_t tasks = tile_count(plan) if plan.tile_axis >= 0 else (plan.size + CHUNK - 1) // CHUNK
     cdef int team = <int>min(<int64_t>threads, tasks), i
     cdef ElementwiseKernel stream = plan.stream

@@ -1,4 +1,4 @@
-# Operands that lie across the output: NHWC against NCHW, a matrix against its transpose.
+# Tiles serve operands that lie across the output: NHWC against NCHW, a matrix against its transpose.
 #
 # Gathered in the output's order, such an operand touches a cache line for every element. A tile spans two axes, the
 # output's innermost and the operand's; its part of the operand is transposed into a buffer in L1 by whole lines, and
@@ -11,7 +11,7 @@ cdef enum:
 
 
 cdef void plan_tiles(ElementwisePlan *plan) noexcept nogil:
-    """Choose the axis to tile along, none (-1) where no operand lies across the output."""
+    """Choose the axis to tile along; -1 where no operand lies across the output."""
     cdef int last = plan.ndim - 1, k, d
     plan.tile_axis = -1
     for k in range(INPUT, OPERANDS):
@@ -31,6 +31,7 @@ cdef void plan_tiles(ElementwisePlan *plan) noexcept nogil:
 
 
 cdef int64_t tiles_along(const ElementwisePlan *plan, int axis) noexcept nogil:
+    """Count the tiles along an axis; along one that is not tiled each element is one."""
     if axis == plan.tile_axis:
         return (plan.shape[axis] + plan.tile_rows - 1) // plan.tile_rows
     if axis == plan.ndim - 1:
@@ -47,6 +48,7 @@ cdef int64_t tile_count(const ElementwisePlan *plan) noexcept nogil:
 
 
 cdef void run_tile(const ElementwisePlan *plan, ElementwiseKernel kernel, char **data, int64_t tile) noexcept nogil:
+    """Compute one tile of at most tile_rows by tile_columns elements."""
     cdef double buffer[OPERANDS][TILE_DOUBLES]  # doubles: aligned
     cdef char *block[OPERANDS]
     cdef int64_t pitch[OPERANDS]  # bytes from row to row

@@ -14,7 +14,7 @@ cdef int bfloat16_num = -1  # ml_dtypes' type number, learned from the first arr
 
 
 cdef inline int floating_code(int num) noexcept:
-    """infiniDtype_t of a NumPy type number that gradients are computed in, DTYPE_INVALID for any other."""
+    """Return the infiniDtype_t of a NumPy type that gradients are computed in, DTYPE_INVALID for any other."""
     if num == cnp.NPY_FLOAT32:
         return DTYPE_F32
     if num == cnp.NPY_FLOAT64:
@@ -25,7 +25,7 @@ cdef inline int floating_code(int num) noexcept:
 
 
 cdef int dtype_code(cnp.dtype dtype):
-    """infiniDtype_t of a NumPy dtype, DTYPE_INVALID where there is none."""
+    """Return the infiniDtype_t of a NumPy dtype, DTYPE_INVALID where there is none."""
     global bfloat16_num
     cdef int num = dtype.type_num, code = floating_code(num)
     if code != DTYPE_INVALID:
@@ -37,13 +37,13 @@ cdef int dtype_code(cnp.dtype dtype):
 
 
 cdef bint is_refused_subclass(object value):
-    """MaskedArray and np.matrix change what indexing and arithmetic mean."""
+    """Tell whether it is a MaskedArray or np.matrix, which change what indexing and arithmetic mean."""
     return isinstance(value, (numpy.ma.MaskedArray, numpy.matrix))
 
 
 cdef cnp.ndarray input_array(object value, str op, str name, space=None):
-    """A native, aligned array with the value's data; the array itself where it is one already. space: where the data
-    is (backends/cuda_spaces.py); None for the host's memory."""
+    """Return a native, aligned array with the value's data: the array itself where it is one. space: where the
+    data is (backends/cuda_spaces.py); None for the host's memory."""
     cdef cnp.ndarray array
     if space is not None:
         return space.input(value, op, name)
@@ -63,7 +63,7 @@ cdef cnp.ndarray input_array(object value, str op, str name, space=None):
 
 
 cdef cnp.ndarray output_array(object value, str op, str name, space=None, bint accumulate=False):
-    """The array itself, or an error: results are never written to a copy."""
+    """Return the array itself or raise: results are never written to a copy."""
     if space is not None:
         return space.output(value, op, name, accumulate)
     if not isinstance(value, cnp.ndarray) or is_refused_subclass(value):
@@ -77,6 +77,7 @@ cdef cnp.ndarray output_array(object value, str op, str name, space=None, bint a
 
 
 cdef void fill_tensor(Tensor *tensor, cnp.ndarray array):
+    """Describe an array of at most MAX_NDIM axes, as every ndarray is."""
     cdef int d
     tensor.data = <char *>cnp.PyArray_DATA(array)
     tensor.dtype = dtype_code(array.dtype)
@@ -108,12 +109,12 @@ cdef int fill_spec(ElementwiseSpec *spec, int formula, tuple values, bint promot
 
 
 def host_input(value, str op, str name):
-    """What a call on NumPy arrays takes as its input."""
+    """Return what a call on NumPy arrays takes as its input."""
     return input_array(value, op, name)
 
 
 def host_output(value, str op, str name, dict others):
-    """A NumPy array to write results to, after every check of it. others: those that the call has already, by name."""
+    """Check every rule of a NumPy array to write results to. others: the outputs that the call has already, by name."""
     cdef cnp.ndarray array = output_array(value, op, name)
     cdef Tensor tensor, other
     cdef Failure failure

@@ -66,7 +66,7 @@ cdef class ElementwiseCall:
         return self.general(*args, **kwargs)
 
     cdef bint set_parameter(self, int i, object value, ElementwiseSpec *spec) except -1:
-        """False where the value is not plainly one of the parameter's type."""
+        """Set the i-th parameter; False where the value is not plainly one of its type."""
         cdef PyObject *formula
         cdef int slot
         name, choices, slot, is_flag = <tuple>self._parameters[i]
@@ -90,7 +90,7 @@ cdef class ElementwiseCall:
 
     cdef bint read_options(self, PyObject **args, Py_ssize_t positional, PyObject *names,
                            QuickOptions *options) except -1:
-        """All arguments after grad_output and input; False where one is not of the plainest kind."""
+        """Read all arguments after grad_output and input; False where one is not of the plainest kind."""
         cdef Py_ssize_t i, j, parameters = len(self._names)
         cdef PyObject *name
         cdef PyObject *value
@@ -141,7 +141,7 @@ cdef object call_elementwise(object callable, PyObject **args, size_t nargsf, Py
 
 
 cdef object quick_elementwise(const QuickOptions *options, object grad_output, object input):
-    """The result, or None where the arrays are not of the plainest kind."""
+    """Compute and return the result; None, nothing done, where the arrays are not of the plainest kind."""
     cdef cnp.ndarray g, x, o
     cdef int num, code, threads
     cdef Py_ssize_t n

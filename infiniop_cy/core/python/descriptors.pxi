@@ -44,7 +44,7 @@ cdef class TensorDescriptor:
 
     @classmethod
     def from_array(cls, array):
-        """The descriptor of a NumPy array. Raises BadTensorStrides where a stride is no whole number of elements."""
+        """Describe a NumPy array. Raises BadTensorStrides where a stride is no whole number of elements."""
         array = input_array(array, "TensorDescriptor.from_array", "array")
         if any([stride % array.itemsize for stride in array.strides]):
             raise status.BadTensorStrides(f"TensorDescriptor.from_array: strides of {array.strides} bytes, "
@@ -90,7 +90,7 @@ cdef TensorDescriptor required(object descriptor, str op, str name):
 
 
 cdef char *address_in(object value, str op, str name) except? NULL:
-    """An address given as an integer."""
+    """Return an address that is given as an integer."""
     if not hasattr(value, "__index__"):
         raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected an array or an address")
     number = value.__index__()
@@ -100,7 +100,7 @@ cdef char *address_in(object value, str op, str name) except? NULL:
 
 
 cdef char *address_of(object value, const Tensor *described, bint written, str op, str name) except? NULL:
-    """The address in an array or integer; NULL for None and 0. An array must hold all that the descriptor names."""
+    """Return the address in an array or integer, NULL for None and 0. An array must hold all that is described."""
     cdef int64_t low, high, array_low, array_high
     cdef Tensor actual
     cdef bint same
@@ -158,7 +158,7 @@ cdef class ElementwisePlanObject:
         return 0
 
     def calculate(self, workspace, grad_input, input, grad_output, stream=0):
-        """stream: the address of a GPU's stream."""
+        """Compute grad_input. stream: the address of a GPU's stream."""
         cdef Failure failure
         cdef char *data[OPERANDS]
         cdef int k, threads = resolve_threads(None, self.op)
@@ -239,7 +239,7 @@ cdef class ConvPlanObject:
         }
 
     def calculate(self, workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight, stream=0):
-        """stream: the address of a GPU's stream."""
+        """Compute the gradients that are neither None nor 0. stream: the address of a GPU's stream."""
         cdef str op = "conv_backward"
         cdef Failure failure
         cdef ConvPlan bound
@@ -272,7 +272,7 @@ cdef class ConvPlanObject:
 
 
 cdef object workspace_bytes(object workspace, str op):
-    """Size of a workspace: 0 for None and address 0, None (unknown) for any other address."""
+    """Return a workspace's bytes: 0 for None and address 0, None (unknown) for any other address."""
     if workspace is None:
         return 0
     if isinstance(workspace, cnp.ndarray):
@@ -284,7 +284,7 @@ cdef object workspace_bytes(object workspace, str op):
 
 
 def empty_workspace_array(size):
-    """`size` bytes, uninitialised, starting on a cache line."""
+    """Return `size` bytes, uninitialised, that start on a cache line."""
     buffer = numpy.empty(size + CONV_ALIGN, numpy.uint8)
     start = -<uintptr_t>cnp.PyArray_DATA(buffer) % CONV_ALIGN
     return buffer[start:start + size]

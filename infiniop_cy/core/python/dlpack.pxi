@@ -45,7 +45,7 @@ cdef class DlpackOwner:
 
 
 def read_dlpack(capsule):
-    """(address, shape, strides in elements or None, name of the dtype, owner) of a capsule named dltensor."""
+    """Take a capsule named dltensor: its address, shape, strides in elements or None, dtype's name and owner."""
     cdef DlpackOwner owner = DlpackOwner()
     cdef DlpackTensor *tensor
     cdef int d

@@ -6,8 +6,8 @@ cdef tuple CONV_NAMES = ("grad_output", "input", "weight", "bias", "grad_input",
 
 
 cdef object error_of(const Failure *failure, str op, tuple arguments, dict tensors, refusal=None):
-    """The exception for a failure; `arguments` are the names its numbers stand for. refusal: a function giving the
-    message of PARAMETERS_CONTRADICT."""
+    """Return the exception for a failure. arguments: the names that its numbers stand for. refusal: a function that
+    returns the message of PARAMETERS_CONTRADICT."""
 
     def name_of(i):
         return arguments[i] if 0 <= i < len(arguments) else None

@@ -3,7 +3,7 @@ from cpython.mem cimport PyMem_RawMalloc, PyMem_RawFree
 
 
 cdef cnp.ndarray new_result(const Tensor *like, cnp.ndarray first, cnp.ndarray second, int dtype, space):
-    """An array of like's shape: in the memory order of the operand that has that shape, else in C order."""
+    """Make an array of like's shape, in the memory order of the operand that has that shape, else in C order."""
     cdef cnp.ndarray model = None
     cdef object np_dtype
     for array in (second, first):
@@ -24,7 +24,7 @@ cdef cnp.ndarray new_result(const Tensor *like, cnp.ndarray first, cnp.ndarray s
 
 
 cdef int check_inputs(const ElementwiseSpec *spec, Tensor *tensors, int *result, Failure *failure) noexcept nogil:
-    """Broadcast input and grad_output to one shape, by every rule that needs no output; result: its dtype."""
+    """Broadcast input and grad_output to one shape, check all that needs no output, and find the result's dtype."""
     cdef int64_t size
     if check_input_dtypes(spec, tensors[GRAD_OUTPUT].dtype, tensors[INPUT].dtype, result, failure):
         return failure.rule
@@ -40,7 +40,7 @@ cdef int check_inputs(const ElementwiseSpec *spec, Tensor *tensors, int *result,
 
 def elementwise(str op, int formula, tuple values, bint promotes, grad_output, input, out, bint accumulate,
                 num_threads, refusal, space=None):
-    """One elementwise gradient on arrays of every layout. Returns out, or a new array. space: where they are."""
+    """Compute an elementwise gradient on arrays of any layout. Returns out, or a new array. space: where they are."""
     cdef ElementwiseSpec spec
     cdef ElementwisePlan plan
     cdef Failure failure
@@ -93,7 +93,7 @@ def elementwise(str op, int formula, tuple values, bint promotes, grad_output, i
 
 
 cdef int fill_conv_spec(ConvSpec *spec, tuple stride, tuple padding, tuple dilation, groups, bint accumulate) except -1:
-    """stride, dilation: one integer per spatial axis; padding: one (before, after) pair."""
+    """Fill a spec. stride and dilation have one integer per spatial axis, padding one (before, after) pair."""
     cdef int d
     memset(spec, 0, sizeof(ConvSpec))
     for d in range(min(3, len(stride))):
@@ -106,8 +106,8 @@ cdef int fill_conv_spec(ConvSpec *spec, tuple stride, tuple padding, tuple dilat
 
 
 cdef list given_gradients(str op, tuple output_mask, tuple out, bint accumulate, space, dict named):
-    """The caller's arrays for grad_input, grad_weight and grad_bias, which join `named`; None where one is to be made
-    or masked out."""
+    """Return the caller's arrays for grad_input, grad_weight and grad_bias, and add them to `named`; None stands for
+    one that is to be made or masked out."""
     cdef list results = [None, None, None]
     cdef int i
     for i in range(3):
@@ -123,7 +123,7 @@ cdef list given_gradients(str op, tuple output_mask, tuple out, bint accumulate,
 
 def conv_backward(grad_output, input, weight, tuple stride, tuple padding, tuple dilation, groups, tuple output_mask,
                   tuple out, bint accumulate, num_threads, space=None):
-    """The three gradients of a convolution; None where masked out. space: where the arrays are."""
+    """Compute the three gradients of a convolution; None where masked out. space: where the arrays are."""
     cdef str op = "conv_backward"
     cdef ConvSpec spec
     cdef ConvPlan plan

@@ -3,7 +3,7 @@
 #pragma once
 #include <Python.h>
 
-// Not for one that defines __call__ itself.
+// Installs the quick call in a type, unless it defines __call__ itself.
 static inline void install_vectorcall(PyTypeObject *type, const PyTypeObject *base, Py_ssize_t offset) {
     if (type->tp_call != base->tp_call || (type->tp_flags & Py_TPFLAGS_HAVE_VECTORCALL)) return;
     type->tp_vectorcall_offset = offset;
