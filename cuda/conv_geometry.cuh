@@ -44,23 +44,6 @@ template <class I> struct Sizes {
     }
 };
 
-// Along one axis, a phase has the input pixels first + i*stride, which the taps tap + j*period reach from the output
-// pixels output + i - j*hop.
-struct AxisPhase { int first, size, tap, taps, output; };
-
-INFINIOP_INLINE AxisPhase axis_phase(const CudaConvAxis &a, int number) {
-    AxisPhase phase = {0, int(a.size_in), 0, int(a.kernel), int(a.before)};
-    if (a.stride == 1) return phase;
-    int stride = int(a.stride), period = int(a.period), common = stride / period;
-    int residue = (number + int(a.before)) % stride;
-    phase.first = number;
-    phase.size = (int(a.size_in) - number - 1) / stride + 1;
-    phase.tap = int(int64_t(residue / common) * a.inverse % period);
-    phase.taps = residue % common || phase.tap >= a.kernel ? 0 : (int(a.kernel) - 1 - phase.tap) / period + 1;
-    phase.output = phase.taps ? (number + int(a.before) - phase.tap * int(a.dilation)) / stride : 0;  // exact
-    return phase;
-}
-
 // The output pixel with this number, counted over the batch.
 struct Position {
     int64_t n;

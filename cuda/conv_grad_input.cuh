@@ -43,14 +43,15 @@ INFINIOP_INLINE void pack_weight_block(const CudaConvGradInput &a) {
 // over the batch.
 struct InputBlock {
     int64_t row, first, group;
-    AxisPhase axis[3];
+    ConvAxisPhaseOf<int> axis[3];
 };
 
 template <class Tile> INFINIOP_INLINE void write_block(InputBlock &block, const CudaConvGradInput &a) {
     int64_t number = block_number(a.first_block);
     block.row = take(number, a.row_tiles) * Tile::rows;
     block.first = take(number, a.column_tiles) * Tile::columns;
-    for (int d = 2; d >= 0; d--) block.axis[d] = axis_phase(a.conv.axis[d], int(take(number, a.conv.axis[d].phases)));
+    for (int d = 2; d >= 0; d--)
+        block.axis[d] = conv_axis_phase(a.conv.axis[d], int(take(number, a.conv.axis[d].phases)));
     block.group = number;
 }
 

@@ -104,7 +104,7 @@ EXCEPTIONS = {
 }
 
 # One per Rule of core/base/status.pxi. {arg}, {against}: names of arguments, each with .shape, .dtype and .strides
-# (of_arg, of_against); axis, got, expected: numbers; constraint: from the operator's row.
+# (of_arg, of_against); axis, got, expected: numbers; constraint: from the operator's row, or a reason of the core.
 MESSAGES = {
     "PARAMETERS_CONTRADICT": "{constraint}",
     "PARTIAL_OVERLAP": "{arg} overlaps {against} without being the same, expected the same memory and layout, "
@@ -117,6 +117,7 @@ MESSAGES = {
     "OUTPUTS_OVERLAP": "{arg} overlaps {against}, expected outputs that share no memory",
     "TOO_LARGE": "sizes of {arg} do not fit in 63 bits",
     "ADDRESS_UNALIGNED": "{arg} is at an address that is no multiple of its {expected} bytes per element",
+    "ALGORITHM_REFUSES": "{arg} names an algorithm that refuses: {constraint}",
     "NULL_DATA": "{arg} is None or 0, expected an array or an address",
     "DTYPE_UNSUPPORTED": "{arg} has dtype {of_arg.dtype}, expected float16, bfloat16, float32 or float64",
     "DTYPE_MISMATCH": "{arg} has dtype {of_arg.dtype}, expected {of_against.dtype} to match {against}",

@@ -1,7 +1,9 @@
 """conv_backward: the right values, the same bits everywhere, and nothing written that should not be."""
+import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
+import device_mirror
 import numpy as np
 import pytest
 from device_mirror import calculate, open_handle
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import infiniop_cy as iop
-from infiniop_cy.core._core import build_info
+from infiniop_cy.core._core import build_info, conv_algorithms
 from infiniop_cy.testing import DTYPES, LAYOUTS, arrange, dtype_of, random_values, same_bits, ulp_of
 from infiniop_cy.testing.conv import (
     CONV_CASES,
@@ -41,6 +43,36 @@ def conv(case, data, **keywords):
     return iop.conv_backward(*data, **case.keywords, **keywords)
 
 
+FORCE = "INFINIOP_CY_CONV"
+
+
+def gradients_of(algorithm):
+    """The mask of what an algorithm computes; grad_bias, too, where it is summed on the way."""
+    return tuple(algorithm in ("depthwise", f"{gradient}:{algorithm.rpartition(':')[2]}")
+                 or (gradient == "grad_bias" and not algorithm.startswith("grad_input")) for gradient in GRADIENTS)
+
+
+def by_each_algorithm(call):
+    """(algorithm, mask, call(mask)) for every algorithm that accepts, and for the choice of the library itself."""
+    yield "chosen", (True, True, True), call((True, True, True))
+    try:
+        for algorithm in conv_algorithms() if device_mirror.DEVICE == "cpu" else ():
+            os.environ[FORCE] = algorithm
+            try:
+                result = call(gradients_of(algorithm))
+            except iop.BadParam as error:
+                if FORCE not in str(error):
+                    raise
+                continue
+            yield algorithm, gradients_of(algorithm), result
+    finally:
+        os.environ.pop(FORCE, None)
+
+
+def masked(values, mask):
+    return [value if wanted else None for value, wanted in zip(values, mask)]
+
+
 def blanks(case, dtype, layout="contiguous"):
     """Outputs full of NaN: a pixel that is not written shows."""
     shapes = (*case.shapes[1:], (case.cout,))
@@ -65,8 +97,10 @@ def check_same(got, expected, call=""):
 
 
 def check_values(got, reference, call):
-    """== with the reference rounded once, NaN equal to NaN."""
+    """== with the reference rounded once, NaN equal to NaN; where a gradient is None it was not asked for."""
     for name, a, exact in zip(GRADIENTS, got, reference):
+        if a is None:
+            continue
         assert a.shape == exact.shape
         with np.errstate(invalid="ignore"):
             rounded = exact.astype(a.dtype).astype(float)
@@ -106,10 +140,13 @@ def test_reference_is_the_definition(name, rng):
 def test_exact(case, dtype, rng):
     data = make_case(case, dtype, rng)
     before, outs = copies(data), blanks(case, dtype)
+    reference = reference_conv_backward(*before, *case.geometry)
     got = conv(case, data, out=outs)
     assert all(a is b for a, b in zip(got, outs))
-    check_values(got, reference_conv_backward(*before, *case.geometry), case)
-    check_same(conv(case, data), got)
+    for algorithm, _, got in by_each_algorithm(lambda mask: conv(
+            case, data, output_mask=mask, out=masked(blanks(case, dtype), mask))):
+        check_values(got, reference, f"{algorithm}, {case}")
+    check_same(conv(case, data), outs)
     assert all(map(same_bits, data, before)), "an input was changed"
 
 
@@ -154,12 +191,15 @@ def test_accuracy(case, dtype, rng):
     reference = reference_conv_backward(*data, *case.geometry)
     sizes = reference_conv_backward(*map(np.abs, data), *case.geometry)
     eps = np.finfo(np.float64 if dtype == "float64" else np.float32).eps
-    for name, got, exact, size, terms in zip(GRADIENTS, conv(case, data), reference, sizes, case.terms):
-        bound = terms * eps / 2 * size * (2 if dtype == "float64" else 1)
-        if dtype in ("float16", "bfloat16"):
-            bound += ulp_of(np.abs(exact) + bound, dtype) / 2
-        excess = np.abs(got.astype(float) - exact) - bound
-        assert (excess <= 0).all(), f"{case} {name}: {excess.max()} over the bound"
+    for algorithm, _, gradients in by_each_algorithm(lambda mask: conv(case, data, output_mask=mask)):
+        for name, got, exact, size, terms in zip(GRADIENTS, gradients, reference, sizes, case.terms):
+            if got is None:
+                continue
+            bound = terms * eps / 2 * size * (2 if dtype == "float64" else 1)
+            if dtype in ("float16", "bfloat16"):
+                bound += ulp_of(np.abs(exact) + bound, dtype) / 2
+            excess = np.abs(got.astype(float) - exact) - bound
+            assert (excess <= 0).all(), f"{algorithm}, {case} {name}: {excess.max()} over the bound"
 
 
 @each_case
@@ -190,7 +230,8 @@ def test_inf_and_nan_reach_what_they_touch(case, dtype, where, rng):
             target.flat[rng.integers(target.size)] = value
     with np.errstate(invalid="ignore"):
         reference = reference_conv_backward(*data, *case.geometry)
-    check_values(conv(case, data), reference, case)
+    for algorithm, _, got in by_each_algorithm(lambda mask: conv(case, data, output_mask=mask)):
+        check_values(got, reference, f"{algorithm}, {case}")
 
 
 def test_inf_times_inf_is_inf(rng):
@@ -358,36 +399,63 @@ def test_threads_do_not_change_bits(case, dtype, rng):
         check_same(conv(case, data, num_threads=n), expected, f"{case} num_threads={n}")
 
 
-# ---- ways through the engine
+# ---- algorithms
 
 # What explain() says of grad_input and grad_weight, whatever the instruction set and dtype.
-WAYS = {"2d-depthwise": ("planes", "planes"), "depthwise-3d": ("planes", "planes"),
-        "depthwise-stride": ("planes", "planes"), "depthwise-valid": ("rows of pixels", "dot products"),
-        "few-channels": ("rows of pixels", None), "few-channels-stride": ("rows of pixels", "dot products"),
-        "far-taps": ("im2col", "im2col"), "tall-image": ("blocks", "blocks"),
-        "channels-over-tasks": ("blocks", "blocks"), "parallel-tiny-images": ("blocks", "blocks")}
+CHOSEN = {"2d-depthwise": ("depthwise", "depthwise"), "depthwise-3d": ("depthwise", "depthwise"),
+          "depthwise-stride": ("depthwise", "depthwise"), "depthwise-valid": ("pixels", "dot"),
+          "few-channels": ("pixels", None), "few-channels-stride": ("pixels", "dot"), "far-taps": ("taps", "im2col"),
+          "tall-image": ("gemm", "gemm"), "channels-over-tasks": ("gemm", "gemm"),
+          "parallel-tiny-images": ("gemm", "gemm")}
+CHOSEN_FOR_AMX = {name: ("amx", "amx") for name in (
+    "tall-image", "channels-over-tasks", "parallel-tiny-images", "wide-3d", "deep", "stride-past-taps")} | {
+        "few-inputs-stride": ("amx_fused", "amx_fused")}
 
 
-# bfloat16 on CPUs with AMX
-AMX_WAYS = {name: ("AMX", "AMX") for name in ("tall-image", "channels-over-tasks", "parallel-tiny-images",
-                                              "few-inputs-stride", "wide-3d", "deep", "stride-past-taps")}
-
-
-@pytest.mark.parametrize("name", WAYS | AMX_WAYS)
-@each_dtype
-def test_every_way_is_taken(name, dtype, rng, on_gpu):
-    """Each way has a case among those that all tests above run."""
+def check_chosen(name, dtype, expected, rng):
     case = CONV_CASES[name]
     text = describe(case, make_case(case, dtype, rng)).explain()
-    if on_gpu:
-        assert "GPU" in text
-        return
-    by_amx = (dtype, ISA) == ("bfloat16", "amx")
-    assert (text.count("since cin is small") == 2) == (by_amx and name == "few-inputs-stride")
-    for gradient, way in zip(GRADIENTS, (WAYS | AMX_WAYS if by_amx else WAYS).get(name, (None, None))):
-        assert way is None or f"{gradient}: {way};" in text, text
+    for gradient, algorithm in zip(GRADIENTS, expected):
+        assert algorithm is None or any(gradient in line.split(": ")[0].split(" and ") and f": {algorithm};" in line
+                                        for line in text.splitlines()), text
     assert "threads: " in text
     assert "workspace: " in text
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+@each_dtype
+def test_chosen_algorithms(name, dtype, rng, on_gpu):
+    if on_gpu:
+        pytest.skip("the algorithms are the CPU's")
+    by_amx = (dtype, ISA) == ("bfloat16", "amx")
+    check_chosen(name, dtype, (CHOSEN | CHOSEN_FOR_AMX if by_amx else CHOSEN)[name], rng)
+
+
+@pytest.mark.parametrize("name", CHOSEN_FOR_AMX)
+def test_chosen_algorithms_for_amx(name, rng, on_gpu):
+    if on_gpu or ISA != "amx":
+        pytest.skip("wants kernels of amx")
+    check_chosen(name, "bfloat16", CHOSEN_FOR_AMX[name], rng)
+
+
+def test_explain_on_a_gpu(rng, on_gpu):
+    if not on_gpu:
+        pytest.skip("wants a GPU")
+    case = CONV_CASES["2d"]
+    assert "GPU" in describe(case, make_case(case, "float32", rng)).explain()
+
+
+@pytest.mark.parametrize("names", ["grad_input:none", "gemm", "grad_input:gemm,", "grad_input:gemmm", ",depthwise"])
+def test_forcing_what_there_is_not(names, rng, on_gpu, monkeypatch):
+    if on_gpu:
+        pytest.skip("the algorithms are the CPU's")
+    case = CONV_CASES["2d"]
+    data, outs = make_case(case, "float32", rng), random_outs(case, "float32", rng)
+    before = copies(outs)
+    monkeypatch.setenv(FORCE, names)
+    with pytest.raises(iop.BadParam, match=f"{FORCE} names an algorithm that refuses: there is no algorithm of such"):
+        conv(case, data, out=outs)
+    check_same(outs, before)
 
 
 LARGE = [(batch, groups, cin, cout, (size,) * axes, (kernel,) * axes, stride, dilation)
@@ -402,7 +470,7 @@ LARGE = [(batch, groups, cin, cout, (size,) * axes, (kernel,) * axes, stride, di
 def test_workspace_is_bounded(dtype, on_gpu):
     """4 MB a thread (8 in float64) and the weights once, columns rounded up to 64 bytes, however large it is."""
     if on_gpu:
-        return
+        pytest.skip("the workspace of the CPU's algorithms")
     item = 8 if dtype == "float64" else 4
     for batch, groups, cin, cout, size, kernel, stride, dilation in LARGE:
         case = ConvCase("large", batch, groups, cin, cout, size, kernel, stride, 0, dilation)

@@ -1,14 +1,67 @@
-"""conv_backward on random geometries: what a chosen shape does not meet, one of these does."""
+"""conv_backward on random geometries, by every algorithm that accepts them: the right values, and the same bits
+whatever the threads, the layout and the batch are. What a chosen shape does not meet, one of these does."""
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_conv import blanks, check_values, conv
+from test_conv import (
+    FORCE,
+    blanks,
+    by_each_algorithm,
+    channels_last,
+    check_same,
+    check_values,
+    conv,
+    describe,
+    masked,
+    random_outs,
+)
 
-from infiniop_cy.testing import DTYPES
-from infiniop_cy.testing.conv import make_case, random_geometry, reference_conv_backward
+import infiniop_cy as iop
+from infiniop_cy.core._core import conv_algorithms
+from infiniop_cy.testing import DTYPES, LAYOUTS, arrange
+from infiniop_cy.testing.conv import CONV_CASES, make_case, random_geometry, reference_conv_backward
 
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
+LARGE = {"products": (7 << 21, 1 << 25), "elements": 1 << 20}  # work enough for seven threads
+
+
+def random_case(seed, **limits):
+    """The geometry of a seed, and a generator for its data."""
+    rng = np.random.default_rng(seed)
+    return random_geometry(lambda low, high: int(rng.integers(low, high + 1)), **limits), rng
+
+
+# ---- values
+
+def check_exact(case, dtype, rng, call):
+    """Small integers: every sum is exact, whatever its order."""
+    data = make_case(case, dtype, rng)
+    reference = reference_conv_backward(*data, *case.geometry)
+    threads = int(rng.integers(1, 4))
+    for algorithm, _, got in by_each_algorithm(lambda mask: conv(
+            case, data, out=masked(blanks(case, dtype), mask), output_mask=mask, num_threads=threads)):
+        wanted = [(a, exact) for a, exact in zip(got, reference) if a is not None]
+        check_values(*zip(*wanted), f"{algorithm}, {call}: {case!r}")
+
+
+@each_dtype
+@pytest.mark.parametrize("block", range(8))
+def test_exact(block, dtype):
+    """A block is 100 small geometries."""
+    for seed in range(100 * block, 100 * block + 100):
+        case, rng = random_case(seed)
+        check_exact(case, dtype, rng, f"seed {seed}")
+
+
+@each_dtype
+def test_exact_where_there_is_work(dtype):
+    """Several tiles, tasks and threads."""
+    for seed in range(12):
+        case, rng = random_case(seed, **LARGE)
+        check_exact(case, dtype, rng, f"large seed {seed}")
 
 
 @st.composite
@@ -16,26 +69,150 @@ def geometries(draw):
     return random_geometry(lambda low, high: draw(st.integers(low, high)))
 
 
-def random_case(seed):
-    rng = np.random.default_rng(seed)
-    return random_geometry(lambda low, high: int(rng.integers(low, high + 1))), rng
-
-
-@each_dtype
-@pytest.mark.parametrize("block", range(8))
-def test_exact_on_random_geometries(block, dtype):
-    """Small integers, so that every sum is exact, whatever its order; a block is 250 seeds."""
-    for seed in range(250 * block, 250 * block + 250):
-        case, rng = random_case(seed)
-        data = make_case(case, dtype, rng)
-        got = conv(case, data, out=blanks(case, dtype), num_threads=seed % 3 + 1)
-        check_values(got, reference_conv_backward(*data, *case.geometry), f"seed {seed}: {case!r}")
-
-
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(geometries(), st.sampled_from(DTYPES), st.integers(0, 9))
 def test_exact_on_drawn_geometries(case, dtype, seed):
     """The same, for hypothesis to make small what fails."""
-    data = make_case(case, dtype, np.random.default_rng(seed))
-    got = conv(case, data, out=blanks(case, dtype))
-    check_values(got, reference_conv_backward(*data, *case.geometry), repr(case))
+    check_exact(case, dtype, np.random.default_rng(seed), "drawn")
+
+
+# ---- bits
+
+def check_threads(case, dtype, rng, call):
+    """One thread or several."""
+    data = make_case(case, dtype, rng, integers=False)
+    results = by_each_algorithm(lambda mask: [conv(case, data, output_mask=mask, num_threads=n) for n in (1, 2, 3, 7)])
+    for algorithm, _, (expected, *others) in results:
+        for got in others:
+            check_same(got, expected, f"{algorithm}, {call}: {case!r}")
+
+
+@each_dtype
+@pytest.mark.parametrize("block", range(2))
+def test_bits_do_not_depend_on_threads(block, dtype):
+    for seed in range(15 * block, 15 * block + 15):
+        case, rng = random_case(seed, **LARGE)
+        check_threads(case, dtype, rng, f"large seed {seed}")
+
+
+def check_layout(case, dtype, rng, call):
+    """Random layouts of inputs and outputs, written or accumulated into."""
+    layouts = [*LAYOUTS, "channels last"]
+
+    def lay(array):
+        layout = layouts[int(rng.integers(len(layouts)))]
+        return channels_last(array) if layout == "channels last" else arrange(array, layout)
+    data, old = make_case(case, dtype, rng, integers=False), random_outs(case, dtype, rng)
+    laid, accumulate = tuple(map(lay, data)), bool(rng.integers(2))
+    results = by_each_algorithm(lambda mask: (
+        conv(case, data, output_mask=mask, out=masked([a.copy() for a in old], mask), accumulate=accumulate),
+        conv(case, laid, output_mask=mask, out=masked([lay(a) for a in old], mask), accumulate=accumulate)))
+    for algorithm, _, (expected, got) in results:
+        check_same(got, expected, f"{algorithm}, {call}: {case!r}")
+
+
+@each_dtype
+@pytest.mark.parametrize("block", range(2))
+def test_bits_do_not_depend_on_the_layout(block, dtype):
+    for seed in range(60 * block, 60 * block + 60):
+        case, rng = random_case(seed)
+        check_layout(case, dtype, rng, f"seed {seed}")
+
+
+def check_batch(case, dtype, rng, call):
+    """grad_input of each sample alone; and, where sums stay in the compute type, the batch cut anywhere."""
+    if case.batch == 0:
+        return
+    data = make_case(case, dtype, rng, integers=False)
+    sums_stay = dtype in ("float32", "float64")
+    cuts = sorted({0, case.batch, *(int(n) for n in rng.integers(0, case.batch + 1, 3))})
+
+    def pieces(mask, edges):
+        """The gradients of pieces of the batch: grad_input by pieces, the others accumulated."""
+        outs = masked(blanks(case, dtype), mask)
+        for n, (first, last) in enumerate(pairwise(edges)):
+            part = [data.grad_output[first:last], data.input[first:last], data.weight]
+            if mask[0]:
+                conv(case, part, out=(outs[0][first:last], None, None), output_mask=(True, False, False))
+            if mask[1] and sums_stay:
+                conv(case, part, out=(None, *outs[1:]), output_mask=(False, True, True), accumulate=n > 0)
+        return outs
+
+    def call_all(mask):
+        alone = pieces((mask[0], False, False), range(case.batch + 1))
+        return conv(case, data, output_mask=mask), pieces(mask, cuts), alone
+    for algorithm, mask, (whole, cut, alone) in by_each_algorithm(call_all):
+        kept = (mask[0], mask[1] and sums_stay, mask[1] and sums_stay)
+        check_same(masked(cut, kept), masked(whole, kept), f"{algorithm}, cut at {cuts}, {call}: {case!r}")
+        kept = (mask[0], False, False)
+        check_same(masked(alone, kept), masked(whole, kept), f"{algorithm}, samples alone, {call}: {case!r}")
+
+
+@each_dtype
+@pytest.mark.parametrize("block", range(2))
+def test_bits_do_not_depend_on_the_batch(block, dtype):
+    for seed in range(60 * block, 60 * block + 60):
+        case, rng = random_case(seed)
+        check_batch(case, dtype, rng, f"seed {seed}")
+    for seed in range(5 * block, 5 * block + 5):
+        case, rng = random_case(seed, **LARGE)
+        check_batch(case, dtype, rng, f"large seed {seed}")
+
+
+def check_other_samples(case, dtype, rng, call):
+    """grad_input of all samples but the first, whose grad_output gets an inf or NaN."""
+    clean = make_case(case, dtype, rng, integers=False)
+    dirty = clean._replace(grad_output=clean.grad_output.copy())
+    dirty.grad_output[0].flat[rng.integers(clean.grad_output[0].size)] = rng.choice([np.inf, -np.inf, np.nan])
+    for algorithm, mask, (a, b) in by_each_algorithm(lambda mask: [
+            conv(case, data, output_mask=(mask[0], False, False)).grad_input for data in (clean, dirty)]):
+        if mask[0]:
+            check_same([a[1:]], [b[1:]], f"{algorithm}, {call}: {case!r}")
+
+
+@each_dtype
+def test_inf_and_nan_keep_to_their_sample(dtype):
+    """What overflows in one sample changes no bit of another one's grad_input."""
+    for seed in range(60):
+        case, rng = random_case(seed)
+        if case.batch > 1 and case.cout:
+            check_other_samples(case, dtype, rng, f"seed {seed}")
+
+
+@each_dtype
+def test_forced_algorithms(dtype, rng, monkeypatch):
+    """A name is obeyed, or refused with the algorithm's reason and before anything is written."""
+    case = CONV_CASES["tall-image"]
+    data, outs = make_case(case, dtype, rng), blanks(case, dtype)
+    obeyed, refused = [], []
+    for algorithm in conv_algorithms():
+        monkeypatch.setenv(FORCE, algorithm)
+        try:
+            op = describe(case, data)
+        except iop.BadParam as error:
+            assert f"{FORCE} names an algorithm that refuses: " in str(error)  # noqa: PT017
+            with pytest.raises(iop.BadParam, match=FORCE):
+                conv(case, data, out=outs)
+            assert all(np.isnan(a.astype(float)).all() for a in outs)
+            refused.append(algorithm)
+        else:
+            assert f": {algorithm.rpartition(':')[2]};" in op.explain()
+            obeyed.append(algorithm)
+    assert {"grad_input:gemm", "grad_input:taps", "grad_weight:gemm", "grad_weight:im2col"} <= set(obeyed)
+    assert "depthwise" in refused
+
+
+def accepting(case, data):
+    """Names of the algorithms that accept a case, and "chosen"."""
+    return {algorithm for algorithm, *_ in by_each_algorithm(lambda mask: conv(case, data, output_mask=mask))}
+
+
+def test_every_algorithm_accepts_something():
+    """Else the tests above would say nothing of it. AMX wants a CPU that has it."""
+    met = set()
+    for dtype in DTYPES:
+        for seed in range(80):
+            case, rng = random_case(seed)
+            met |= accepting(case, make_case(case, dtype, rng))
+    amx = iop.core._core.build_info()["isa"] == "amx"
+    assert met - {"chosen"} == {name for name in conv_algorithms() if amx or "amx" not in name}

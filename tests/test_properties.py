@@ -34,17 +34,19 @@ shapes = st.lists(st.integers(1, 7), min_size=0, max_size=5).map(tuple)
 
 @each_case
 @pytest.mark.parametrize("dtype", DTYPES)
-@given(data=st.data(), seed=seeds)
-def test_any_strides_give_the_same_bits(case, dtype, data, seed):
+@given(data=st.data(), seed=seeds, accumulate=st.booleans())
+def test_any_strides_give_the_same_bits(case, dtype, data, seed, accumulate):
     shape = data.draw(shapes)
     rng = np.random.default_rng(seed)
-    g, x = (random_values(rng, shape, dtype) for _ in range(2))
-    expected = case(g, x)
+    g, x, old = (random_values(rng, shape, dtype) for _ in range(3))
+    expected = case(g, x, out=old.copy(), accumulate=accumulate)
     (g_view, g_holder), (x_view, x_holder), (out, holder) = (
-        data.draw(views(shape))(values) for values in (g, x, np.zeros_like(g)))
+        data.draw(views(shape))(values) for values in (g, x, old))
     before = g_holder.copy(), x_holder.copy()
+    out[...] = 0
     outside = holder.copy()
-    assert case(g_view, x_view, out=out) is out
+    out[...] = old
+    assert case(g_view, x_view, out=out, accumulate=accumulate) is out
     assert same_bits(np.array(out), expected)
     assert same_bits(g_holder, before[0])
     assert same_bits(x_holder, before[1])
@@ -65,15 +67,20 @@ def test_linear_in_grad_output(case, dtype, seed, n):
 
 
 @each_case
-@given(seed=seeds, n=st.integers(1, 100_000), threads=st.integers(2, 9), cut=st.floats(0, 1))
-def test_threads_and_cuts(case, seed, n, threads, cut):
+@given(seed=seeds, n=st.integers(1, 200_000), threads=st.integers(2, 9), cut=st.floats(0, 1),
+       dtype=st.sampled_from(DTYPES), accumulate=st.booleans())
+def test_threads_and_cuts(case, seed, n, threads, cut, dtype, accumulate):
     """Any number of threads, and any cut of the batch, give the same bits."""
     rng = np.random.default_rng(seed)
-    g, x = (random_values(rng, n, "float32") for _ in range(2))
-    expected = case(g, x, num_threads=1)
-    assert same_bits(case(g, x, num_threads=threads), expected)
+    g, x, old = (random_values(rng, n, dtype) for _ in range(3))
     at = int(cut * n)
-    assert same_bits(np.concatenate([case(g[:at], x[:at]), case(g[at:], x[at:])]), expected)
+    one, many, pieces = (old.copy() for _ in range(3))
+    case(g, x, out=one, accumulate=accumulate, num_threads=1)
+    case(g, x, out=many, accumulate=accumulate, num_threads=threads)
+    for part in (slice(None, at), slice(at, None)):
+        case(g[part], x[part], out=pieces[part], accumulate=accumulate)
+    assert same_bits(many, one)
+    assert same_bits(pieces, one)
 
 
 @each_case

@@ -21,17 +21,23 @@ include "elementwise/tiles.pxi"     # operands that lie across the output
 include "elementwise/plan.pxi"      # axes sorted and merged, kernels chosen
 include "elementwise/run.pxi"       # chunks and tiles, by threads
 
-include "conv_plan.pxi"             # validate and plan a convolution backward
-include "conv_tiles.pxi"            # how its work is cut
-include "conv_pack.pxi"             # blocks of pixels, packed for the micro-kernel
-include "conv_multiply.pxi"         # register tiles over those blocks
-include "conv_weights.pxi"          # phases of the stride, weights packed by them
-include "conv_grad_input.pxi"
-include "conv_grad_bias.pxi"
-include "conv_grad_weight.pxi"
-include "conv_amx.pxi"              # both, for bfloat16 on CPUs with AMX
-include "conv_planes.pxi"           # both, one channel at a time
-include "conv_run.pxi"              # all three gradients
+include "conv/problem.pxi"          # rules, one sample's geometry, where the tensors lie
+include "conv/geometry.pxi"         # tiles, phases, taps, halos
+include "conv/algorithm.pxi"        # what an algorithm is: functions, order of sums, blocking, scratch
+include "conv/values.pxi"           # single values and short rows of them
+include "conv/nonfinite.pxi"        # inf and NaN that may not meet padding
+include "conv/pack.pxi"             # strided tensors as blocks
+include "conv/prefetch.pxi"         # the next block, asked for meanwhile
+include "conv/bias.pxi"             # grad_bias, on the way or alone
+include "conv/register_tiles.pxi"   # micro-panels and the loop over register tiles
+include "conv/weight_panels.pxi"    # weights, packed once for grad_input
+include "conv/store.pxi"            # sums of grad_input to memory
+include "conv/weight_store.pxi"     # sums of grad_weight to memory
+include "conv/input_tiles.pxi"      # what grad_input's algorithms with pixels as rows share
+include "conv/weight_tiles.pxi"     # what grad_weight's algorithms with (ci, tap) as rows share
+include "conv/amx.pxi"              # what all algorithms by AMX share
+include "conv/algorithms.pxi"       # the list, with a file for each
+include "conv/driver.pxi"           # chooses, plans, runs, explains
 
 include "cuda/elementwise.pxi"      # the same plans on a GPU
 include "cuda/conv.pxi"

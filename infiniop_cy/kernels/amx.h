@@ -1,7 +1,7 @@
-// bfloat16 by AMX: products of 16 x 32 by 32 x 16 matrices in one instruction, added in float. Subnormals count as zeros;
-// even and odd steps of a product are summed apart, then joined, then added.
+// bfloat16 by AMX: products of 16 x 32 by 32 x 16 matrices in one instruction, added in float. Subnormals count as
+// zeros; even and odd steps of a product are summed apart, then joined, then added.
 #pragma once
-#include "pairs.h"
+#include "convert.h"
 #include "table.h"
 
 namespace INFINIOP_ISA {
@@ -29,9 +29,10 @@ struct alignas(64) TileShapes {
 
 // c in tiles 0 to 3, two rows and two columns of them; a in 4 and 5, b in 6 and 7.
 template <int rows, int columns>
-INFINIOP_INLINE void multiply_tiles(const AmxSteps *steps, const char *a_, const char *b_, char *c, int64_t c_row, int chain) {
+INFINIOP_INLINE void multiply_tiles(const AmxBatchReduce *steps, const char *a_, const char *b_, char *c, int64_t c_row,
+                                    int accumulate) {
     const int64_t right = steps->c_right, down = 16 * c_row;
-    if (chain) {
+    if (accumulate) {
         load_tile<0>(c, c_row);
         if (columns > 1) load_tile<1>(c + right, c_row);
         if (rows > 1) load_tile<2>(c + down, c_row);
@@ -43,9 +44,9 @@ INFINIOP_INLINE void multiply_tiles(const AmxSteps *steps, const char *a_, const
         if (rows > 1 && columns > 1) zero_tile<3>();
     }
     const int64_t a_row = steps->a_row, a_down = steps->a_down, b_row = steps->b_row, b_right = steps->b_right;
-    for (int64_t s = 0; s < steps->segments; s++) {
-        const char *a = a_ + steps->a_segment[s], *b = b_ + steps->b_segment[s];
-        for (int64_t k = 0; k < steps->length; k++, a += steps->a_step, b += 16 * b_row) {
+    for (int64_t s = 0; s < steps->count; s++) {
+        const char *a = a_ + steps->a_offset[s], *b = b_ + steps->b_offset[s];
+        for (int64_t k = 0; k < steps->depth; k++, a += steps->a_step, b += 16 * b_row) {
             load_tile<4>(a, a_row);
             load_tile<6>(b, b_row);
             if (columns > 1) load_tile<7>(b + b_right, b_row);
@@ -62,8 +63,8 @@ INFINIOP_INLINE void multiply_tiles(const AmxSteps *steps, const char *a_, const
     if (rows > 1 && columns > 1) store_tile<3>(c + down + right, c_row);
 }
 
-inline void multiply_amx(const AmxSteps *steps, const void *a_, int64_t rows, const void *b_, int64_t columns, void *c_,
-                         int64_t c_row, int chain) {
+inline void multiply_amx(const AmxBatchReduce *steps, const void *a_, int64_t rows, const void *b_, int64_t columns,
+                         void *c_, int64_t c_row, int accumulate) {
     const char *a = (const char *)a_, *b = (const char *)b_;
     char *c = (char *)c_;
     TileShapes shapes = {};
@@ -75,51 +76,37 @@ inline void multiply_amx(const AmxSteps *steps, const void *a_, int64_t rows, co
     }
     asm volatile("ldtilecfg %0" ::"m"(shapes));
     if (rows > 16) {
-        if (columns > 16) multiply_tiles<2, 2>(steps, a, b, c, c_row, chain);
-        else multiply_tiles<2, 1>(steps, a, b, c, c_row, chain);
+        if (columns > 16) multiply_tiles<2, 2>(steps, a, b, c, c_row, accumulate);
+        else multiply_tiles<2, 1>(steps, a, b, c, c_row, accumulate);
     } else {
-        if (columns > 16) multiply_tiles<1, 2>(steps, a, b, c, c_row, chain);
-        else multiply_tiles<1, 1>(steps, a, b, c, c_row, chain);
+        if (columns > 16) multiply_tiles<1, 2>(steps, a, b, c, c_row, accumulate);
+        else multiply_tiles<1, 1>(steps, a, b, c, c_row, accumulate);
     }
     asm volatile("tilerelease");
 }
 
-// As many as there are, at most 32.
-INFINIOP_INLINE void store_pixels(char *to, __m512i v, int64_t count) {
-    if (count >= 32) _mm512_storeu_si512(to, v);
-    else _mm512_mask_storeu_epi16(to, __mmask32((1u << count) - 1), v);
-}
-
-inline int replace_nonfinite(char *values, int64_t n) {
-    const __m512i exponent = _mm512_set1_epi16(0x7F80), sign = _mm512_set1_epi16(int16_t(0x8000));
-    const __m512i tiny = _mm512_set1_epi16(0x0D80);  // 2^-100
-    int found = 0;
-    for (int64_t i = 0; i < n; i += 32) {
-        const __m512i v = load_pixels(values + 2 * i, n - i);
-        const __mmask32 bad = _mm512_cmpeq_epi16_mask(_mm512_and_si512(v, exponent), exponent);
-        if (!bad) continue;
-        found = 1;
-        store_pixels(values + 2 * i,
-                     _mm512_mask_blend_epi16(bad, v, _mm512_or_si512(_mm512_and_si512(v, sign), tiny)), n - i);
-    }
-    return found;
-}
-
 // Sums of AMX are never subnormal, which this instruction counts as zeros.
-__attribute__((target("avx512bf16")))
-inline void narrow_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t n) {
-    for (; rows > 0; rows--, from += from_row, to += to_row) {
-        int64_t i = 0;
-        for (; i + 32 <= n; i += 32)
-            _mm512_storeu_si512(to + 2 * i, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + 4 * i + 64), _mm512_loadu_ps(from + 4 * i)));
-        for (; i < n; i += 16) {
-            const __mmask16 some = n - i < 16 ? __mmask16((1u << (n - i)) - 1) : __mmask16(0xFFFF);
-            _mm256_mask_storeu_epi16(to + 2 * i, some, (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(some, from + 4 * i)));
-        }
+__attribute__((target("avx512bf16"))) inline void narrow_row(const char *from, char *to, int64_t n) {
+    int64_t i = 0;
+    for (; i + 32 <= n; i += 32)
+        _mm512_storeu_si512(to + 2 * i, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + 4 * i + 64),
+                                                                     _mm512_loadu_ps(from + 4 * i)));
+    for (; i < n; i += 16) {
+        const __mmask16 some = n - i < 16 ? __mmask16((1u << (n - i)) - 1) : __mmask16(0xFFFF);
+        _mm256_mask_storeu_epi16(to + 2 * i, some,
+                                 (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(some, from + 4 * i)));
     }
 }
 
-constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, replace_nonfinite, narrow_rows}; }
+// A virtual machine may have AMX and mask AVX512_BF16.
+inline void narrow_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t n) {
+    if (__builtin_cpu_supports("avx512bf16"))
+        for (; rows > 0; rows--, from += from_row, to += to_row) narrow_row(from, to, n);
+    else
+        for (; rows > 0; rows--, from += from_row, to += to_row) convert<float, bfloat16>(from, 4, to, 2, n);
+}
+
+constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, narrow_rows}; }
 #else
 constexpr void fill_amx(KernelTable &) {}
 #endif

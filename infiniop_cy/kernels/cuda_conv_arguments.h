@@ -1,6 +1,7 @@
 // What the host hands to the CUDA kernels of conv_backward, by value. Strides count elements. cin and cout are those of
 // one group; one and two spatial dimensions are three with leading ones.
 #pragma once
+#include "conv_axis.h"
 #include "cuda_arguments.h"
 
 // The tensors, in the order of the core's.
@@ -52,12 +53,8 @@ constexpr CudaConvTile cuda_conv_tiles[CUDA_CONV_ARITHMETICS][2] = {
     {{128, 64, 16}, {128, 64, 16}},
 };
 
-// One spatial axis. Input pixels first, first + stride, ... are a phase: the taps that reach one of them reach all,
-// they lie `period` taps apart, and from one to the next the output pixel moves by -hop.
-struct CudaConvAxis {
-    int64_t size_in, size_out, kernel, stride, before, dilation;
-    int64_t phases, period, hop;
-    int64_t inverse;  // of hop, modulo period
+// One spatial axis.
+struct CudaConvAxis : ConvAxis {
     CudaDivisor out;  // of size_out, unless the convolution is wide
     int32_t padding;
 };

@@ -85,9 +85,9 @@ const Choice *choose(const char *forced) {
 
 // Intel's cores do these at half the rate of float32 products, AMD's at twice: on Intel's only where avx512 is asked
 // for.
-bool runs_pairs(const KernelTable *table) {
+bool runs_dot2(const KernelTable *table) {
 #if defined(INFINIOP_X86_KERNELS)
-    return table && table->pairs.of_channels && __builtin_cpu_supports("avx512bf16") &&
+    return table && table->dot2.max_vectors && __builtin_cpu_supports("avx512bf16") &&
            (__builtin_cpu_is("amd") || infiniop_forced_isa);
 #else
     return false;
@@ -108,7 +108,7 @@ const char *const infiniop_forced_isa = forced_isa();
 static const Choice *const chosen = choose(infiniop_forced_isa);
 const char *const infiniop_isa = chosen ? chosen->name : nullptr;
 const KernelTable *const infiniop_kernels = chosen ? chosen->table : nullptr;
-const bool infiniop_bfloat16_pairs = runs_pairs(infiniop_kernels);
+const bool infiniop_dot2 = runs_dot2(infiniop_kernels);
 
 bool infiniop_amx(void) {
     static const bool granted = ask_for_amx();

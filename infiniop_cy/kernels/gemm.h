@@ -7,8 +7,8 @@ namespace INFINIOP_ISA {
 namespace {
 
 template <class V, int rows, int vectors>
-void gemm(const GemmSteps *steps, const void *a_, const int64_t *row, const void *b_, void *c_, int64_t c_row,
-          int chain) {
+void gemm(const BatchReduce *steps, const void *a_, const int64_t *indirection, const void *b_, void *c_, int64_t c_row,
+          int accumulate) {
     typedef scalar<V> S;
     constexpr int count = lanes<V>::count;
     S *c = (S *)c_;
@@ -16,14 +16,14 @@ void gemm(const GemmSteps *steps, const void *a_, const int64_t *row, const void
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
-        for (int j = 0; j < vectors; j++) sum[i][j] = chain ? load<V>(c + i * c_row + j * count) : V{};
+        for (int j = 0; j < vectors; j++) sum[i][j] = accumulate ? load<V>(c + i * c_row + j * count) : V{};
     int64_t at[rows];
 #pragma GCC unroll 8
-    for (int i = 0; i < rows; i++) at[i] = row[i];
-    const int64_t length = steps->length, a_step = steps->a_step, b_step = steps->b_step;
-    for (int64_t s = 0; s < steps->segments; s++) {
-        const S *a = (const S *)a_ + steps->a_segment[s], *b = (const S *)b_ + steps->b_segment[s];
-        for (int64_t k = 0; k < length; k++, a += a_step, b += b_step) {
+    for (int i = 0; i < rows; i++) at[i] = indirection[i];
+    const int64_t depth = steps->depth, a_step = steps->a_step, b_step = steps->b_step;
+    for (int64_t s = 0; s < steps->count; s++) {
+        const S *a = (const S *)a_ + steps->a_offset[s], *b = (const S *)b_ + steps->b_offset[s];
+        for (int64_t k = 0; k < depth; k++, a += a_step, b += b_step) {
             V column[vectors];
 #pragma GCC unroll 8
             for (int j = 0; j < vectors; j++) column[j] = load<V>(b + j * count);
@@ -40,27 +40,39 @@ void gemm(const GemmSteps *steps, const void *a_, const int64_t *row, const void
 #pragma GCC unroll 8
         for (int j = 0; j < vectors; j++) {
             S *to = c + i * c_row + j * count;
-            store(to, chain ? sum[i][j] : load<V>(to) + sum[i][j]);
+            store(to, accumulate ? sum[i][j] : load<V>(to) + sum[i][j]);
         }
 }
 
-template <class V, int rows, int vectors> constexpr GemmTile gemm_tile() {
+template <class V, int rows, int vectors> constexpr RegisterTile register_tile() {
     return {rows, vectors, gemm<V, rows, vectors>};
 }
 
 // Register tiles that fill the register file without spilling.
-template <class V> constexpr GemmTiles gemm_tiles() {
+template <class V> constexpr RegisterTiles register_tiles() {
 #if defined(__AVX512F__)
-    return {lanes<V>::count, 4, {{}, gemm_tile<V, 8, 1>(), gemm_tile<V, 8, 2>(), gemm_tile<V, 8, 3>(), gemm_tile<V, 6, 4>()},
-            gemm_tile<V, 4, 6>(), gemm_tile<V, 1, 8>()};
+    return {
+        lanes<V>::count,
+        4,
+        {{}, register_tile<V, 8, 1>(), register_tile<V, 8, 2>(), register_tile<V, 8, 3>(), register_tile<V, 6, 4>()},
+        register_tile<V, 4, 6>(),
+        register_tile<V, 1, 8>()};
 #elif defined(__AVX2__)
-    return {lanes<V>::count, 2, {{}, gemm_tile<V, 8, 1>(), gemm_tile<V, 6, 2>()}, gemm_tile<V, 4, 3>(), gemm_tile<V, 1, 8>()};
+    return {lanes<V>::count,
+            2,
+            {{}, register_tile<V, 8, 1>(), register_tile<V, 6, 2>()},
+            register_tile<V, 4, 3>(),
+            register_tile<V, 1, 8>()};
 #else
-    return {lanes<V>::count, 2, {{}, gemm_tile<V, 4, 1>(), gemm_tile<V, 4, 2>()}, gemm_tile<V, 4, 2>(), gemm_tile<V, 1, 8>()};
+    return {lanes<V>::count,
+            2,
+            {{}, register_tile<V, 4, 1>(), register_tile<V, 4, 2>()},
+            register_tile<V, 4, 2>(),
+            register_tile<V, 1, 8>()};
 #endif
 }
 
-// By a fixed tree.
+// The sum of all lanes, by a fixed tree.
 template <class V> INFINIOP_INLINE scalar<V> add_lanes(V v) {
     scalar<V> part[lanes<V>::count];
     store(part, v);
@@ -70,8 +82,8 @@ template <class V> INFINIOP_INLINE scalar<V> add_lanes(V v) {
 }
 
 template <class V>
-void dot(int64_t lines, int64_t length, const void *g_, int64_t g_line, const void *x_, int64_t x_line, const int64_t *row,
-         int64_t row_count, void *sums) {
+void dot(int64_t lines, int64_t length, const void *g_, int64_t g_line, const void *x_, int64_t x_line,
+         const int64_t *row, int64_t row_count, void *sums) {
     typedef scalar<V> S;
     constexpr int count = lanes<V>::count;
     const int64_t whole = length / count * count;
@@ -108,7 +120,8 @@ template <class T> double sum_rows(const char *from, int64_t step, int64_t row, 
             if (step == sizeof(T)) {
 #pragma GCC unroll 16
                 for (int j = 0; j < vectors; j++)
-                    sum[j] += here == 16 ? widen_vector((const T *)at + j * count) : widen_some((const T *)at, j * count, here);
+                    sum[j] += here == 16 ? widen_vector((const T *)at + j * count)
+                                         : widen_some((const T *)at, j * count, here);
             } else {
                 alignas(64) T part[16] = {};
                 for (int j = 0; j < here; j++) __builtin_memcpy(part + j, at + j * step, sizeof(T));
@@ -123,9 +136,10 @@ template <class T> double sum_rows(const char *from, int64_t step, int64_t row, 
     return part[0];
 }
 
-// The same for channels side by side, `pixel` bytes from pixel to pixel: vectors of channels.
+// What sum_rows gives, for channels side by side, `pixel` bytes from pixel to pixel: lanes are channels.
 template <class T>
-void sum_channels(const char *from, int64_t pixel, int64_t row, int64_t rows, int64_t n, int64_t channels, double *sums) {
+void sum_channels(const char *from, int64_t pixel, int64_t row, int64_t rows, int64_t n, int64_t channels,
+                  double *sums) {
     typedef compute_vector<T> V;
     constexpr int count = lanes<V>::count;
     for (int64_t c = 0; c < channels; c += count) {
@@ -142,8 +156,8 @@ void sum_channels(const char *from, int64_t pixel, int64_t row, int64_t rows, in
 }
 
 constexpr void fill_gemm(KernelTable &table) {
-    table.gemm[DTYPE_F32] = gemm_tiles<f32v>();
-    table.gemm[DTYPE_F64] = gemm_tiles<f64v>();
+    table.gemm[DTYPE_F32] = register_tiles<f32v>();
+    table.gemm[DTYPE_F64] = register_tiles<f64v>();
     table.dot[DTYPE_F32] = dot<f32v>;
     table.dot[DTYPE_F64] = dot<f64v>;
     table.sum_channels[DTYPE_F16] = sum_channels<float16>;

@@ -5,10 +5,11 @@
 #include "convert.h"
 #include "elementwise.h"
 #include "gemm.h"
-#include "pairs.h"
+#include "dot2.h"
 #include "stencil.h"
 #include "table.h"
 #include "transpose.h"
+#include "vnni.h"
 
 #define INFINIOP_TEXT_(x) #x
 #define INFINIOP_TEXT(x) INFINIOP_TEXT_(x)
@@ -25,7 +26,8 @@ constexpr KernelTable make_table() {
     fill_stencil(table);
     fill_transpose(table);
     fill_gemm(table);
-    fill_pairs(table);
+    fill_dot2(table);
+    fill_vnni(table);
     fill_amx(table);
     return table;
 }

@@ -1,5 +1,5 @@
-// One plane under a small kernel, for convolutions of one channel at a time: both gradients on flat planes, where a tap is
-// one shift for all pixels and a bit says whether it stays inside the image.
+// One plane under a small kernel, for convolutions of one channel at a time: both gradients on flat planes, where a tap
+// is one shift for all pixels and a bit says whether it stays inside the image.
 #pragma once
 #include "gemm.h"
 #include "transpose.h"
@@ -20,7 +20,9 @@ template <class V> INFINIOP_INLINE V add_inside(uint16_t bits, V a, const scalar
 #if defined(__AVX512F__)
     if constexpr (sizeof(scalar<V>) == 4)
         return (V)_mm512_mask3_fmadd_ps((__m512)a, _mm512_maskz_loadu_ps(bits, p), (__m512)sum, bits);
-    else return (V)_mm512_mask3_fmadd_pd((__m512d)a, _mm512_maskz_loadu_pd(__mmask8(bits), p), (__m512d)sum, __mmask8(bits));
+    else
+        return (V)_mm512_mask3_fmadd_pd((__m512d)a, _mm512_maskz_loadu_pd(__mmask8(bits), p), (__m512d)sum,
+                                        __mmask8(bits));
 #else
     return select(inside<V>(bits), mul_add(a, load<V>(p), sum), sum);
 #endif
@@ -105,8 +107,8 @@ template <class V> INFINIOP_INLINE void add_row_lanes(const V *row, int64_t n, s
 }
 
 template <class V>
-void stencil_dot(int64_t pixels, const void *g_, const void *x_, const int64_t *shift, int64_t taps, const uint16_t *bits,
-                 int64_t bits_row, void *sums) {
+void stencil_dot(int64_t pixels, const void *g_, const void *x_, const int64_t *shift, int64_t taps,
+                 const uint16_t *bits, int64_t bits_row, void *sums) {
     typedef scalar<V> S;
     constexpr int count = lanes<V>::count;
     const S *g = (const S *)g_, *x = (const S *)x_;

@@ -8,9 +8,21 @@
 // infiniDtype_t of InfiniCore; its values index the tables below.
 enum Dtype {
     DTYPE_INVALID = 0,
-    DTYPE_BOOL = 2, DTYPE_I8, DTYPE_I16, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPE_U16, DTYPE_U32, DTYPE_U64,
-    DTYPE_F16 = 12, DTYPE_F32, DTYPE_F64,
-    DTYPE_C64 = 17, DTYPE_C128, DTYPE_BF16,
+    DTYPE_BOOL = 2,
+    DTYPE_I8,
+    DTYPE_I16,
+    DTYPE_I32,
+    DTYPE_I64,
+    DTYPE_U8,
+    DTYPE_U16,
+    DTYPE_U32,
+    DTYPE_U64,
+    DTYPE_F16 = 12,
+    DTYPE_F32,
+    DTYPE_F64,
+    DTYPE_C64 = 17,
+    DTYPE_C128,
+    DTYPE_BF16,
     DTYPE_COUNT
 };
 
@@ -33,7 +45,7 @@ typedef void (*ConvertKernel)(const char *from, int64_t from_stride, char *to, i
 // bytes apart.
 typedef void (*TransposeKernel)(const char *from, int64_t column, char *to, int64_t row, int64_t rows, int64_t columns);
 
-// The same with row r at to + place[r].
+// Transposes as TransposeKernel does, but row r goes to to + place[r].
 typedef void (*TransposeToKernel)(const char *from, int64_t column, char *to, const int64_t *place, int64_t rows,
                                   int64_t columns);
 
@@ -42,59 +54,61 @@ typedef void (*TransposeToKernel)(const char *from, int64_t column, char *to, co
 typedef void (*PadKernel)(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t before,
                           int64_t bytes, int64_t width);
 
-// What a matrix micro-kernel sums over: `segments` stretches of `length` steps. Stretch s starts at a + a_segment[s] and
-// b + b_segment[s]; a step further is a_step and b_step further. All count elements.
-struct GemmSteps {
-    int64_t segments, length;
-    const int64_t *a_segment, *b_segment;
+// The batch-reduce product that a matrix micro-kernel computes: the sum over `count` stretches of `depth` steps.
+// Stretch s starts at a + a_offset[s] and b + b_offset[s]; a step further is a_step and b_step further. All
+// offsets count elements.
+struct BatchReduce {
+    int64_t count, depth;
+    const int64_t *a_offset, *b_offset;
     int64_t a_step, b_step;
 };
 
-// c[r][j] += sum over the steps of a[row[r]] * b[j], for all rows and whole vectors of columns of a register tile; row
-// holds elements. The sum runs in the order of the steps: from zero, then added to c (chain = 0), or starting from c
-// (chain = 1), which makes the bits independent of where the steps are cut.
-typedef void (*GemmKernel)(const struct GemmSteps *, const void *a, const int64_t *row, const void *b, void *c,
-                           int64_t c_row, int chain);
+// c[r][j] += sum over the steps of a[indirection[r]] * b[j], for the rows and whole vectors of columns of a register
+// tile; the indirection buffer counts elements. The sum runs in the order of the steps: from zero, then added to c
+// (accumulate = 0), or starting from c (accumulate = 1), which makes the bits independent of where the steps are cut.
+typedef void (*GemmKernel)(const struct BatchReduce *, const void *a, const int64_t *indirection, const void *b,
+                           void *c, int64_t c_row, int accumulate);
 
-struct GemmTile {
+// A micro-kernel and its size: `rows` rows by `vectors` vectors of columns.
+struct RegisterTile {
     int rows, vectors;
     GemmKernel kernel;
 };
 
 enum { GEMM_VECTORS = 4 };
 
-struct GemmTiles {
-    int lanes;                        // of a vector
-    int most;                         // vectors of the widest of:
-    struct GemmTile wide[GEMM_VECTORS + 1];  // [vectors], many rows
-    struct GemmTile flat, line;       // few rows by many vectors, one row by more
+struct RegisterTiles {
+    int lanes;                                        // of a vector
+    int max_vectors;                                  // of the widest of:
+    struct RegisterTile many_rows[GEMM_VECTORS + 1];  // by the number of vectors
+    struct RegisterTile few_rows, one_row;            // by more vectors
 };
 
-// Pairs of bfloat16 as the two products of one instruction, which takes the upper half first: the earlier step lies there.
-// Null where the instruction set has none; to be called where infiniop_bfloat16_pairs.
-struct BFloat16Pairs {
-    // As GemmTile's, each step of `length` two: a, row, a_segment and a_step count bfloat16, b counts pairs.
-    struct GemmTile wide[GEMM_VECTORS + 1], flat, line;
-    // Pairs of channels, pixel by pixel, in `rows` rows of `pixels` between zeros, `before` of them, up to `width` pairs.
-    // A channel that is null counts as zeros. Rows are from_row and to_row bytes apart.
+// VNNI packing of bfloat16 by pairs. Null without AVX-512.
+struct VnniKernels {
+    // Pairs of channels, pixel by pixel, in `rows` rows of `pixels` between zeros, `before` of them, up to `width`
+    // pairs. A channel that is null counts as zeros. Rows are from_row and to_row bytes apart.
     void (*of_planes)(const char *low, const char *high, int64_t from_row, char *to, int64_t to_row, int64_t rows,
                       int64_t before, int64_t pixels, int64_t width);
-    // Pairs of channels: pair c of pixel r at to + place[r] + 4 * c; pixels are contiguous, channels `column` bytes apart,
-    // after the last one comes a zero.
-    void (*of_channels)(const char *from, int64_t column, char *to, const int64_t *place, int64_t pixels, int64_t channels);
-    // Pairs of pixels: pair r of channel c, which is at from + column[c], at to + r * row + 4 * c; after an odd last pixel
-    // comes a zero. [1]: the earlier pixel in the upper half.
-    void (*of_pixels[2])(const char *from, const int64_t *column, char *to, int64_t row, int64_t pixels, int64_t channels);
-    int (*has_nonfinite)(const char *values, int64_t n);  // whether there is an inf or NaN
+    // Pairs of channels: pair c of pixel r at to + place[r] + 4 * c; pixels are contiguous, channels `column` bytes
+    // apart, after the last one comes a zero. The earlier channel is in the upper half.
+    void (*of_channels)(const char *from, int64_t column, char *to, const int64_t *place, int64_t pixels,
+                        int64_t channels);
+    // Pairs of pixels: pair r of channel c, which is at from + column[c], at to + r * row + 4 * c; after an odd last
+    // pixel comes a zero. [1]: the earlier pixel in the upper half.
+    void (*of_pixels[2])(const char *from, const int64_t *column, char *to, int64_t row, int64_t pixels,
+                         int64_t channels);
+    // inf and NaN become 2^-100 of their sign; whether there were any.
+    int (*replace_nonfinite)(char *values, int64_t n);
 };
 
-// What an AMX product sums over, in bytes: `segments` stretches of `length` times 32 steps, a stretch beginning at
-// a + a_segment and b + b_segment. a: rows a_row apart, the 17th a_down after the first, 32 steps after each other,
+// What an AMX product sums over, in bytes: `count` stretches of `depth` times 32 steps, a stretch beginning at
+// a + a_offset and b + b_offset. a: rows a_row apart, the 17th a_down after the first, 32 steps after each other,
 // then a_step further. b: rows of columns, b_row apart, each holding two steps of every column, the 17th b_right (in c,
 // c_right) after the first.
-struct AmxSteps {
-    int64_t segments, length;
-    const int64_t *a_segment, *b_segment;
+struct AmxBatchReduce {
+    int64_t count, depth;
+    const int64_t *a_offset, *b_offset;
     int64_t a_row, a_down, a_step, b_row, b_right, c_right;
 };
 
@@ -102,37 +116,37 @@ enum { AMX_SIDE = 32, AMX_STEPS = 32 };  // rows and columns of one call at most
 
 // bfloat16 by AMX. Null where the instruction set has none; to be called where infiniop_amx().
 struct AmxKernels {
-    // c = a b, or c += a b (chain), for at most AMX_SIDE rows and columns; b and c go on to whole vectors of columns.
-    void (*multiply)(const struct AmxSteps *, const void *a, int64_t rows, const void *b, int64_t columns, void *c,
-                     int64_t c_row, int chain);
-    // inf and NaN become 2^-100 of their sign; whether there were any.
-    int (*replace_nonfinite)(char *values, int64_t n);
+    // c = a b, or c += a b (accumulate), for at most AMX_SIDE rows and columns; b and c go on to whole vectors of
+    // columns.
+    void (*multiply)(const struct AmxBatchReduce *, const void *a, int64_t rows, const void *b, int64_t columns,
+                     void *c, int64_t c_row, int accumulate);
     // Rows of n sums to bfloat16; rows are from_row and to_row bytes apart.
     void (*narrow_rows)(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t n);
 };
 
-// sums[r] += sum over `lines` lines of `length` elements of g[i] * x[row[r] + i], r < count <= DOT_ROWS; from line to line
-// g goes g_line and x x_line elements further. One partial sum a lane, then a fixed tree. Reads whole vectors: up to one
-// vector less an element past the last line. row holds DOT_ROWS entries.
+// sums[r] += sum over `lines` lines of `length` elements of g[i] * x[row[r] + i], r < count <= DOT_ROWS; from line to
+// line g goes g_line and x x_line elements further. One partial sum a lane, then a fixed tree. Reads whole vectors: up
+// to one vector less an element past the last line. row holds DOT_ROWS entries.
 enum { DOT_ROWS = 9 };
 typedef void (*DotKernel)(int64_t lines, int64_t length, const void *g, int64_t g_line, const void *x, int64_t x_line,
                           const int64_t *row, int64_t count, void *sums);
 
-// Flat planes under a kernel of `taps` weights: tap t of pixel i is pixel i + shift[t], inside the image if bit i of row t of
-// the bits is set (one uint16_t for each vector of pixels, bits_row from row to row). What lies outside may hold anything.
-// to[i] = or += (adding) sum over taps of weight[t] * from[i + shift[t]]. Whole vectors are read and written, but for tables
-// with stencil_in_place.
+// Flat planes under a kernel of `taps` weights: tap t of pixel i is pixel i + shift[t], inside the image if bit i of
+// row t of the bits is set (one uint16_t for each vector of pixels, bits_row from row to row). What lies outside may
+// hold anything. to[i] = or += (adding) sum over taps of weight[t] * from[i + shift[t]]. Whole vectors are read and
+// written, but for tables with stencil_in_place.
 typedef void (*StencilKernel)(int64_t pixels, const void *from, const int64_t *shift, const void *weight, int64_t taps,
                               const uint16_t *bits, int64_t bits_row, void *to, int adding);
-// sums[t] += sum over pixels of g[i] * x[i + shift[t]], an x outside counting as 0. One partial sum a lane, then a fixed tree.
+// sums[t] += sum over pixels of g[i] * x[i + shift[t]], an x outside counting as 0. One partial sum a lane, then a
+// fixed tree.
 typedef void (*StencilDotKernel)(int64_t pixels, const void *g, const void *x, const int64_t *shift, int64_t taps,
                                  const uint16_t *bits, int64_t bits_row, void *sums);
 
 // The sum of rows of n elements, step and row bytes apart, in an order that depends on rows and n alone.
 typedef double (*SumKernel)(const char *from, int64_t step, int64_t row, int64_t rows, int64_t n);
-// The same sums of channels that lie side by side.
-typedef void (*SumChannelsKernel)(const char *from, int64_t step, int64_t row, int64_t rows, int64_t n, int64_t channels,
-                                  double *sums);
+// sums[c] = what SumKernel gives for channel c, for channels that lie side by side; pixels are step bytes apart.
+typedef void (*SumChannelsKernel)(const char *from, int64_t step, int64_t row, int64_t rows, int64_t n,
+                                  int64_t channels, double *sums);
 
 struct KernelTable {
     const char *isa;
@@ -140,20 +154,23 @@ struct KernelTable {
     const char *formula_name[MAX_FORMULAS];
     bool (*formula_accepts[MAX_FORMULAS])(const FormulaParameters *);
     ElementwiseKernel elementwise[MAX_FORMULAS][DTYPE_COUNT][STORE_COUNT];
-    ConvertKernel convert[DTYPE_COUNT][DTYPE_COUNT];              // [from][to]
-    TransposeKernel transpose[DTYPE_COUNT];                       // F16, BF16, F32, F64
-    TransposeToKernel transpose_to[DTYPE_COUNT];                  // BF16, F32, F64
+    ConvertKernel convert[DTYPE_COUNT][DTYPE_COUNT];  // [from][to]
+    TransposeKernel transpose[DTYPE_COUNT];           // F16, BF16, F32, F64
+    TransposeToKernel transpose_to[DTYPE_COUNT];      // BF16, F32, F64
     PadKernel pad_rows;
-    PadKernel pad_every_other;                                    // 4-byte elements, two apart in the source
-    GemmTiles gemm[DTYPE_COUNT];                                  // F32, F64
-    BFloat16Pairs pairs;
+    PadKernel pad_every_other;        // 4-byte elements, two apart in the source
+    RegisterTiles gemm[DTYPE_COUNT];  // F32, F64
+    RegisterTiles dot2;               // by pairs of bfloat16, the earlier step in the upper half:
+                                      // a, indirection, a_offset and a_step count bfloat16, b
+                                      // pairs; to be called where infiniop_dot2
+    VnniKernels vnni;
     AmxKernels amx;
-    DotKernel dot[DTYPE_COUNT];                                   // F32, F64
-    bool stencil_in_place;                                        // stencils touch no pixel outside of a plane
-    StencilKernel stencil[DTYPE_COUNT];                           // F32, F64
-    StencilDotKernel stencil_dot[DTYPE_COUNT];                    // F32, F64
-    SumChannelsKernel sum_channels[DTYPE_COUNT];                  // F16, BF16, F32, F64
-    SumKernel sum_rows[DTYPE_COUNT];                              // F16, BF16, F32, F64
+    DotKernel dot[DTYPE_COUNT];                   // F32, F64
+    bool stencil_in_place;                        // stencils touch no pixel outside of a plane
+    StencilKernel stencil[DTYPE_COUNT];           // F32, F64
+    StencilDotKernel stencil_dot[DTYPE_COUNT];    // F32, F64
+    SumChannelsKernel sum_channels[DTYPE_COUNT];  // F16, BF16, F32, F64
+    SumKernel sum_rows[DTYPE_COUNT];              // F16, BF16, F32, F64
 };
 
 extern const struct KernelTable infiniop_kernels_generic;
@@ -165,8 +182,8 @@ extern const struct KernelTable infiniop_kernels_avx512;
 extern const struct KernelTable *const infiniop_kernels;
 extern const char *const infiniop_forced_isa;
 extern const char *infiniop_kernels_problem;
-extern const char *const infiniop_isa;     // the name that was chosen; amx and avx512 share a table
-extern const bool infiniop_bfloat16_pairs;  // whether the chosen table's pairs run on this CPU, and fast
-bool infiniop_amx(void);                    // whether its AMX kernels do; asks the system for them on the first call
+extern const char *const infiniop_isa;  // the name that was chosen; amx and avx512 share a table
+extern const bool infiniop_dot2;        // whether the chosen table's dot2 tiles run on this CPU, and fast
+bool infiniop_amx(void);                // whether its AMX kernels do; asks the system for them on the first call
 // Names of the tables compiled in, null-terminated, best first.
 const char *const *infiniop_compiled_isas(void);

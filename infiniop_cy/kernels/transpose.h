@@ -84,7 +84,9 @@ template <class V> struct transpose_block {
         V square[size];
 #pragma GCC unroll 16
         for (int i = 0; i < size; i++)
-            square[i] = i >= columns ? V{} : rows < size ? load_some<V>(from + i * column, rows) : load<V>(from + i * column);
+            square[i] = i >= columns  ? V{}
+                        : rows < size ? load_some<V>(from + i * column, rows)
+                                      : load<V>(from + i * column);
         transpose_square<size>(square);
 #pragma GCC unroll 16
         for (int i = 0; i < size; i++) {
@@ -142,7 +144,8 @@ template <> struct transpose_block<uint16_t> {
 
 // T: the element; B: what a square is made of; place(r): bytes from `to` to row r.
 template <class T, class B, class Place>
-INFINIOP_INLINE void transpose_rows(const char *from, int64_t column, char *to, Place place, int64_t rows, int64_t columns) {
+INFINIOP_INLINE void transpose_rows(const char *from, int64_t column, char *to, Place place, int64_t rows,
+                                    int64_t columns) {
     constexpr int size = transpose_block<B>::size;
     auto square = [=](int64_t r, int64_t c) {
         const char *at = from + c * column + r * int64_t(sizeof(T));
@@ -173,13 +176,14 @@ void transpose_to(const char *from, int64_t column, char *to, const int64_t *pla
 }
 
 // Rows of bytes between zeros; by columns of whole vectors, whose masks are the same in every row.
-inline void pad_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t before, int64_t bytes,
-                     int64_t width) {
+inline void pad_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t before,
+                     int64_t bytes, int64_t width) {
 #if defined(__AVX512F__)
     for (int64_t at = 0; at < width; at += 64) {
         const __mmask64 inside = bits_between(before - at, before + bytes - at), all = bits_between(0, width - at);
         for (int64_t r = 0; r < rows; r++)
-            _mm512_mask_storeu_epi8(to + r * to_row + at, all, _mm512_maskz_loadu_epi8(inside, from + r * from_row + at - before));
+            _mm512_mask_storeu_epi8(to + r * to_row + at, all,
+                                    _mm512_maskz_loadu_epi8(inside, from + r * from_row + at - before));
     }
 #else
     for (int64_t r = 0; r < rows; r++, to += to_row, from += from_row) {
@@ -190,13 +194,14 @@ inline void pad_rows(const char *from, int64_t from_row, char *to, int64_t to_ro
 #endif
 }
 
-// The same for every other 4-byte element of the source.
+// Rows of every other 4-byte element of the source between zeros, by columns as in pad_rows.
 inline void pad_every_other(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t before,
                             int64_t bytes, int64_t width) {
 #if defined(__AVX512F__)
     const __m512i order = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     for (int64_t at = 0; at < width; at += 64) {
-        const uint64_t inside = bits_between((before - at) / 4, (before + bytes - at) / 4);  // negative ones are cut off
+        const uint64_t inside =
+            bits_between((before - at) / 4, (before + bytes - at) / 4);  // negative ones are cut off
         const __mmask16 all = __mmask16(bits_between(0, (width - at) / 4));
         uint32_t source = 0;
         for (int i = 0; i < 16; i++) source |= uint32_t(inside >> i & 1) << 2 * i;

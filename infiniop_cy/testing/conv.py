@@ -197,43 +197,54 @@ CONV_CASES = {case.name: case for case in (
 )}
 
 
-def random_geometry(integer, max_products=1 << 20):
-    """A ConvCase of any geometry: images and kernels from 1, strides past kernels, far dilation, empty phases, one
-    channel a group more often than others, batches of 0 to 64.
-
-    integer(low, high): a number from low to high, both included, such as a random generator or hypothesis draws.
-    max_products: sizes are drawn smaller until one gradient has at most so many."""
+def _random_shapes(integer, tiny, shrink):
+    """A ConvCase of random shapes, the smaller the larger `shrink` is."""
     axes = integer(1, 3)
 
     def one_of(*ranges):
         return integer(*ranges[integer(0, len(ranges) - 1)])
-    tiny = integer(0, 1)
-    if not tiny and integer(0, 7) == 0:
-        max_products <<= 5  # several tiles of many channels
-    for attempt in range(1000):
-        shrink = 1 + attempt // 4
-        kernel, stride, dilation, pairs, size = [], [], [], [], []
-        for _ in range(axes):
-            k, d = one_of((1, 1), (1, 3), (1, 1), (2, 4 if tiny else 12)), one_of((1, 1), (1, 3), (1, 6), (7, 40))
-            before, after = (one_of((0, 0), (0, 2), (0, 6)) for _ in range(2))
-            if integer(0, 3):  # most networks pad alike on both sides
-                after = before
-            least = max(1, d * (k - 1) + 1 - before - after)
-            kernel.append(k)
-            dilation.append(d)
-            pairs.append((before, after))
-            stride.append(one_of((1, 1), (1, 2), (1, 6), (2, 3)))
-            size.append(least + one_of((0, 0), (0, 2), (0, 4), (0, 4 if tiny else 1 + 120 // (shrink * axes * axes))))
-        groups = one_of((1, 1), (1, 1), (1, 5), (2, 32))
-        cin, cout = (one_of((1, 1), (1, 4), (2, 1 + 34 // shrink), (1, 1 + 79 // shrink)) for _ in range(2))
-        batch = one_of((1, 1), (1, 3), (2, 6), (0, 1 + 63 // shrink))
-        case = ConvCase("drawn", batch, groups, groups * cin, groups * cout, tuple(size), tuple(kernel), tuple(stride),
-                        tuple(pairs), tuple(dilation))
-        elements = groups * max(
-            batch * cin * prod(size), batch * cout * prod(case.out_size), cin * cout * prod(kernel))
-        if case.flops // 2 <= max_products and elements <= max_products // 4 and prod(kernel) <= 2000:
+    kernel, stride, dilation, pairs, size = [], [], [], [], []
+    for _ in range(axes):
+        k, d = one_of((1, 1), (1, 3), (1, 1), (2, 4 if tiny else 12)), one_of((1, 1), (1, 3), (1, 6), (7, 40))
+        before, after = (one_of((0, 0), (0, 2), (0, 6)) for _ in range(2))
+        if integer(0, 3):  # most networks pad alike on both sides
+            after = before
+        least = max(1, d * (k - 1) + 1 - before - after)
+        kernel.append(k)
+        dilation.append(d)
+        pairs.append((before, after))
+        stride.append(one_of((1, 1), (1, 2), (1, 6), (2, 3)))
+        if tiny and integer(0, 40) == 0 and before + after > d * (k - 1):
+            size.append(0)  # windows over padding alone
+            continue
+        size.append(least + one_of((0, 0), (0, 2), (0, 4), (0, 4 if tiny else 1 + 120 // (shrink * axes * axes))))
+    groups = one_of((1, 1), (1, 1), (1, 5), (2, 32))
+    cin, cout = (one_of((1, 1), (1, 4), (2, 1 + 34 // shrink), (1, 1 + 79 // shrink)) for _ in range(2))
+    if tiny and integer(0, 40) == 0:
+        cin, cout = integer(0, 1), integer(0, 1)
+    batch = one_of((1, 1), (1, 3), (2, 6), (0, 1 + 63 // shrink))
+    return ConvCase("drawn", batch, groups, groups * cin, groups * cout, tuple(size), tuple(kernel), tuple(stride),
+                    tuple(pairs), tuple(dilation))
+
+
+def random_geometry(integer, products=(0, 1 << 20), elements=1 << 18):
+    """A ConvCase of any geometry: images and kernels from 1, strides past kernels, far dilation, empty phases, one
+    channel a group more often than others, no channels or pixels at all, batches of 0 to 64.
+
+    integer(low, high): a number from low to high, both included, such as a random generator or hypothesis draws.
+    products: how many one gradient has, at least and at most. elements: the most that a tensor has."""
+    tiny = products[0] == 0 and integer(0, 1)
+    shrink = 4
+    for _ in range(4000):
+        case = _random_shapes(integer, tiny, shrink // 4)
+        largest = max(prod(shape) for shape in case.shapes)
+        if case.flops // 2 > products[1] or largest > elements or prod(case.kernel) > 2000:
+            shrink += 1
+        elif case.flops // 2 >= products[0]:
             return case
-    raise AssertionError("no small geometry in a thousand")
+        else:
+            shrink = max(4, shrink - 1)
+    raise AssertionError(f"no geometry of {products} products")
 
 
 def make_case(case, dtype, rng, integers=True):

@@ -1,6 +1,7 @@
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport getenv, strtol
-from libc.string cimport memcpy, memset
+from libc.stdio cimport snprintf
+from libc.string cimport memcmp, memcpy, memset, strchr, strlen, strncmp
 from cython.parallel cimport prange
 cimport cython
 
@@ -14,50 +15,55 @@ cdef extern from "../kernels/table.h" nogil:
         WRITE, ACCUMULATE, STREAM
     ctypedef struct FormulaParameters:
         double value[4]
-    ctypedef void (*ElementwiseKernel)(const void *, const void *, void *, int64_t, const FormulaParameters *) noexcept nogil
+    ctypedef void (*ElementwiseKernel)(const void *, const void *, void *, int64_t,
+                                       const FormulaParameters *) noexcept nogil
     ctypedef void (*ConvertKernel)(const char *, int64_t, char *, int64_t, int64_t) noexcept nogil
     ctypedef void (*TransposeKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef void (*TransposeToKernel)(const char *, int64_t, char *, const int64_t *, int64_t, int64_t) noexcept nogil
-    ctypedef void (*PadKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t) noexcept nogil
-    ctypedef struct GemmSteps:
-        int64_t segments
-        int64_t length
-        const int64_t *a_segment
-        const int64_t *b_segment
+    ctypedef void (*PadKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t,
+                               int64_t) noexcept nogil
+    ctypedef struct BatchReduce:
+        int64_t count
+        int64_t depth
+        const int64_t *a_offset
+        const int64_t *b_offset
         int64_t a_step
         int64_t b_step
-    ctypedef void (*GemmKernel)(const GemmSteps *, const void *, const int64_t *, const void *, void *, int64_t, int) noexcept nogil
-    ctypedef void (*StencilKernel)(int64_t, const void *, const int64_t *, const void *, int64_t, const uint16_t *, int64_t, void *, int) noexcept nogil
-    ctypedef void (*StencilDotKernel)(int64_t, const void *, const void *, const int64_t *, int64_t, const uint16_t *, int64_t, void *) noexcept nogil
+    ctypedef void (*GemmKernel)(const BatchReduce *, const void *, const int64_t *, const void *, void *, int64_t,
+                                int) noexcept nogil
+    ctypedef void (*StencilKernel)(int64_t, const void *, const int64_t *, const void *, int64_t, const uint16_t *,
+                                   int64_t, void *, int) noexcept nogil
+    ctypedef void (*StencilDotKernel)(int64_t, const void *, const void *, const int64_t *, int64_t, const uint16_t *,
+                                      int64_t, void *) noexcept nogil
     ctypedef double (*SumKernel)(const char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
-    ctypedef void (*SumChannelsKernel)(const char *, int64_t, int64_t, int64_t, int64_t, int64_t, double *) noexcept nogil
+    ctypedef void (*SumChannelsKernel)(const char *, int64_t, int64_t, int64_t, int64_t, int64_t,
+                                       double *) noexcept nogil
     ctypedef bint (*AcceptsParameters)(const FormulaParameters *) noexcept nogil
-    ctypedef struct GemmTile:
+    ctypedef struct RegisterTile:
         int rows
         int vectors
         GemmKernel kernel
-    ctypedef struct BFloat16Pairs:
-        GemmTile wide[5]
-        GemmTile flat
-        GemmTile line
-        void (*of_planes)(const char *, const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t) noexcept nogil
+    ctypedef struct RegisterTiles:
+        int lanes
+        int max_vectors
+        RegisterTile many_rows[5]
+        RegisterTile few_rows
+        RegisterTile one_row
+    ctypedef struct VnniKernels:
+        void (*of_planes)(const char *, const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t,
+                          int64_t) noexcept nogil
         void (*of_channels)(const char *, int64_t, char *, const int64_t *, int64_t, int64_t) noexcept nogil
         void (**of_pixels)(const char *, const int64_t *, char *, int64_t, int64_t, int64_t) noexcept nogil
-        int (*has_nonfinite)(const char *, int64_t) noexcept nogil
-    ctypedef struct GemmTiles:
-        int lanes
-        int most
-        GemmTile wide[5]
-        GemmTile flat
-        GemmTile line
+        int (*replace_nonfinite)(char *, int64_t) noexcept nogil
     enum:
         DOT_ROWS
-    ctypedef void (*DotKernel)(int64_t, int64_t, const void *, int64_t, const void *, int64_t, const int64_t *, int64_t, void *) noexcept nogil
-    ctypedef struct AmxSteps:
-        int64_t segments
-        int64_t length
-        const int64_t *a_segment
-        const int64_t *b_segment
+    ctypedef void (*DotKernel)(int64_t, int64_t, const void *, int64_t, const void *, int64_t, const int64_t *, int64_t,
+                               void *) noexcept nogil
+    ctypedef struct AmxBatchReduce:
+        int64_t count
+        int64_t depth
+        const int64_t *a_offset
+        const int64_t *b_offset
         int64_t a_row
         int64_t a_down
         int64_t a_step
@@ -67,8 +73,8 @@ cdef extern from "../kernels/table.h" nogil:
     enum:
         AMX_SIDE, AMX_STEPS
     ctypedef struct AmxKernels:
-        void (*multiply)(const AmxSteps *, const void *, int64_t, const void *, int64_t, void *, int64_t, int) noexcept nogil
-        int (*replace_nonfinite)(char *, int64_t) noexcept nogil
+        void (*multiply)(const AmxBatchReduce *, const void *, int64_t, const void *, int64_t, void *, int64_t,
+                         int) noexcept nogil
         void (*narrow_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef struct KernelTable:
         const char *isa
@@ -81,8 +87,9 @@ cdef extern from "../kernels/table.h" nogil:
         TransposeToKernel *transpose_to
         PadKernel pad_rows
         PadKernel pad_every_other
-        GemmTiles *gemm
-        BFloat16Pairs pairs
+        RegisterTiles *gemm
+        RegisterTiles dot2
+        VnniKernels vnni
         AmxKernels amx
         DotKernel *dot
         bint stencil_in_place
@@ -92,7 +99,7 @@ cdef extern from "../kernels/table.h" nogil:
         SumKernel *sum_rows
     const KernelTable *const kernels "infiniop_kernels"
     const char *const chosen_isa "infiniop_isa"
-    const bint bfloat16_pairs "infiniop_bfloat16_pairs"
+    const bint infiniop_dot2
     bint infiniop_amx()
     const char *const forced_isa "infiniop_forced_isa"
     const char *kernels_problem "infiniop_kernels_problem"

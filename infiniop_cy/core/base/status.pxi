@@ -12,6 +12,7 @@ cpdef enum Rule:
     OUTPUTS_OVERLAP = 308
     TOO_LARGE = 309
     ADDRESS_UNALIGNED = 310
+    ALGORITHM_REFUSES = 311
     NULL_DATA = 401
     DTYPE_UNSUPPORTED = 1001
     DTYPE_MISMATCH = 1002
@@ -29,7 +30,7 @@ cpdef enum Rule:
 
 
 # A failure says which rule failed, on which argument, against which other one and at which axis (-1 for none), and
-# which number was given and expected there.
+# which number was given and expected there; or a reason in words, else NULL.
 ctypedef struct Failure:
     int rule
     int arg
@@ -37,6 +38,7 @@ ctypedef struct Failure:
     int axis
     int64_t got
     int64_t expected
+    const char *text
 
 
 cdef inline int fail(Failure *failure, int rule, int arg=-1, int against=-1, int axis=-1,
@@ -48,4 +50,5 @@ cdef inline int fail(Failure *failure, int rule, int arg=-1, int against=-1, int
     failure.axis = axis
     failure.got = got
     failure.expected = expected
+    failure.text = NULL
     return rule

@@ -2,6 +2,7 @@
 #pragma once
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -71,6 +72,18 @@ static inline void leave_float_state(uint64_t saved) {
 #else
     (void)saved;
 #endif
+}
+
+// In debug builds, bytes between two pieces of scratch, which nobody may write.
+#ifdef NDEBUG
+enum { SCRATCH_CANARY = 0 };
+#else
+enum { SCRATCH_CANARY = 64 };
+#endif
+static inline void put_canary(char *at) { memset(at, 0xA5, SCRATCH_CANARY); }
+static inline void check_canary(const char *at) {
+    for (int i = 0; i < SCRATCH_CANARY; i++)
+        if (at[i] != char(0xA5)) abort();
 }
 
 // Asks for a line that will be read, into the second level of the caches.

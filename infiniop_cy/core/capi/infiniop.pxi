@@ -299,9 +299,13 @@ cdef public infiniStatus_t infiniopCreateConvBackwardDescriptor(
     if not object.has_bias:
         tensors[CONV_BIAS] = NULL
     conv_gradient_tensors(object.tensors)
-    status = status_of(plan_conv(&spec, tensors, default_threads(), &object.plan, &failure))
-    if status == INFINI_STATUS_SUCCESS and on_gpu(handle):
-        status = plan_conv_on_gpu(object, (<Object *>handle).device_id)
+    status = status_of(check_conv(&spec, tensors, &failure))
+    if status == INFINI_STATUS_SUCCESS:
+        conv_problem(&spec, tensors, &object.plan.problem)
+        if on_gpu(handle):
+            status = plan_conv_on_gpu(object, (<Object *>handle).device_id)
+        else:
+            status = status_of(plan_conv(&object.plan.problem, FOR_ALL, default_threads(), &object.plan, &failure))
     if status != INFINI_STATUS_SUCCESS:
         free_object(object, CONV_OBJECT, sizeof(ConvObject))
         return status
@@ -316,23 +320,24 @@ cdef infiniStatus_t plan_conv_on_gpu(ConvObject *object, int device) noexcept no
     cdef Failure failure
     cdef infiniStatus_t status = cuda_status(cuda_open(device, &opened))
     if status == INFINI_STATUS_SUCCESS:
-        status = status_of(cuda_conv_problem(&object.plan, use_tf32(), opened.multiprocessors, &object.problem,
+        status = status_of(cuda_conv_problem(&object.plan.problem, use_tf32(), opened.multiprocessors, &object.problem,
                                              &failure))
     if status == INFINI_STATUS_SUCCESS:
-        status = cuda_status(cuda_require(device, cuda_conv_module(object.plan.dtype)))
-    object.plan.workspace_bytes = cuda_conv_workspace(&object.problem) + CUDA_WORKSPACE_ALIGN
+        status = cuda_status(cuda_require(device, cuda_conv_module(object.plan.problem.sample.dtype)))
+    object.plan.workspace_bytes = cuda_conv_workspace(&object.problem) + CUDA_CONV_ALIGN
     return status
 
 
 cdef infiniStatus_t run_conv_on_gpu(ConvObject *object, char **data, char *workspace, void *stream) noexcept nogil:
     cdef Failure failure
-    cdef ConvPlan bound
+    cdef ConvProblem bound
     cdef CudaQueue queue
     cdef int device = object.header.device_id
     if check_conv_alignment(object.tensors, data, &failure) \
-            or bind_conv(&object.plan, object.tensors, data, workspace, &bound, &failure):
+            or bind_conv(&object.plan.problem, object.plan.workspace_bytes, object.tensors, data, workspace, &bound,
+                         &failure):
         return status_of(failure.rule)
-    queue.module = cuda_find_module(device, cuda_conv_module(object.plan.dtype))
+    queue.module = cuda_find_module(device, cuda_conv_module(object.plan.problem.sample.dtype))
     queue.stream = stream
     return cuda_status(run_conv_launches(&object.problem, data, workspace, device, &queue))
 

@@ -16,7 +16,7 @@ def device_header(address, tuple shape, tuple strides, cnp.dtype dtype, bint wri
     if address == 0:
         if 0 not in shape:
             raise status.NullPointer("an array that is not empty is at address 0")
-        address = CUDA_WORKSPACE_ALIGN  # NumPy takes 0 as a wish for memory of its own
+        address = CUDA_CONV_ALIGN  # NumPy takes 0 as a wish for memory of its own
     Py_INCREF(dtype)  # which NewFromDescr steals
     header = PyArray_NewFromDescr(<PyTypeObject *>cnp.ndarray, dtype, <int>len(shape), lengths, steps,
                                   <void *><uintptr_t>address, cnp.NPY_ARRAY_WRITEABLE if writable else 0, None)
@@ -157,11 +157,11 @@ cdef int cuda_elementwise(const ElementwisePlan *plan, char **data, int index, v
     return check_driver(code, op)
 
 
-cdef int prepare_cuda_conv(const ConvPlan *plan, int index, str op, CudaConvProblem *problem) except -1:
+cdef int prepare_cuda_conv(const ConvProblem *conv, int index, str op, CudaConvProblem *problem) except -1:
     cdef CudaDevice *device
     cdef Failure failure
     check_driver(cuda_open(index, &device), op)
-    if cuda_conv_problem(plan, use_tf32(), device.multiprocessors, problem, &failure):
+    if cuda_conv_problem(conv, use_tf32(), device.multiprocessors, problem, &failure):
         raise error_of(&failure, op, CONV_NAMES, {})
     return 0
 
@@ -177,13 +177,13 @@ cdef int launch_conv(const CudaConvProblem *problem, char **data, void *workspac
     return check_driver(code, op)
 
 
-cdef int cuda_conv(const ConvPlan *plan, space, str op) except -1:
+cdef int cuda_conv(const ConvProblem *conv, space, str op) except -1:
     """Compute the gradients whose views have data, in a workspace borrowed for the call."""
     cdef CudaConvProblem problem
     cdef char *data[CONV_TENSORS]
     cdef int i
-    prepare_cuda_conv(plan, space.index, op, &problem)
+    prepare_cuda_conv(conv, space.index, op, &problem)
     for i in range(CONV_TENSORS):
-        data[i] = plan.view[i].data
-    workspace = space.borrow(cuda_conv_workspace(&problem) + CUDA_WORKSPACE_ALIGN, op)
+        data[i] = conv.view[i].data
+    workspace = space.borrow(cuda_conv_workspace(&problem) + CUDA_CONV_ALIGN, op)
     return launch_conv(&problem, data, <void *><uintptr_t>workspace, space.index, <void *><uintptr_t>space.stream, op)

@@ -13,15 +13,14 @@ struct CudaConvProblem {
     int accumulate, tf32;
     int multiprocessors;
     int64_t batch, groups, cin, cout;  // channels of one group
-    int64_t size_in[3], size_out[3], kernel[3], stride[3], before[3], dilation[3];
+    ConvAxis axis[3];
     int64_t strides[CUDA_CONV_TENSORS][5];  // elements: n, channel, space; for weights n is co, channel ci
 };
 
 static const char *const cuda_conv_kernel_names[CUDA_CONV_KERNELS] = {
-    "pack_weight",
-    "grad_input_large", "grad_input_small", "grad_input_tf32", "grad_input_direct",
-    "grad_weight_large", "grad_weight_small", "grad_weight_tf32", "grad_weight_direct",
-    "reduce", "sum_bias",
+    "pack_weight",       "grad_input_large",  "grad_input_small", "grad_input_tf32",    "grad_input_direct",
+    "grad_weight_large", "grad_weight_small", "grad_weight_tf32", "grad_weight_direct", "reduce",
+    "sum_bias",
 };
 
 // One launch; returns 0 or a driver error, which ends the run.
@@ -37,8 +36,8 @@ enum : int64_t {
     CUDA_CONV_SLOT_BYTES = int64_t(64) << 20,  // sums of a wave of units; more would not stay in the L2 cache
     CUDA_CONV_NARROW = int64_t(1) << 28,       // along one axis: sums of a few stay below 2^31
     CUDA_CONV_FEW_PIXELS = INT32_MAX - CUDA_CONV_BLOCK,
-    CUDA_CONV_GRID = int64_t(1) << 30,         // blocks of one launch
-    CUDA_CONV_ALIGN = 256,
+    CUDA_CONV_GRID = int64_t(1) << 30,  // blocks of one launch
+    CUDA_CONV_ALIGN = 256,              // bytes, of the part of a workspace that is used
 };
 
 // ---- the geometry
@@ -62,25 +61,6 @@ static inline bool cuda_conv_is_narrow(const CudaConvAxis *axis) {
     return true;
 }
 
-static inline void cuda_conv_phases(CudaConvAxis *axis) {
-    int64_t common = axis->stride, rest = axis->dilation;
-    while (rest) {
-        int64_t next = common % rest;
-        common = rest;
-        rest = next;
-    }
-    axis->phases = axis->stride < axis->size_in ? axis->stride : axis->size_in;
-    axis->period = axis->stride / common;
-    axis->hop = axis->dilation / common;
-    // hop^-1 modulo period, by Euclid
-    int64_t a = axis->period, b = axis->hop % axis->period, x = 0, y = 1;
-    while (b) {
-        int64_t quotient = a / b, next = a % b, z = x - quotient * y;
-        a = b, b = next, x = y, y = z;
-    }
-    axis->inverse = axis->period == 1 ? 0 : (x % axis->period + axis->period) % axis->period;
-}
-
 static inline void cuda_conv_geometry(const CudaConvProblem *problem, CudaConv *conv) {
     *conv = CudaConv();
     conv->batch = problem->batch, conv->groups = problem->groups, conv->cin = problem->cin, conv->cout = problem->cout;
@@ -88,12 +68,10 @@ static inline void cuda_conv_geometry(const CudaConvProblem *problem, CudaConv *
     conv->taps = conv->pixels_in = conv->pixels_out = 1;
     for (int d = 0; d < 3; d++) {
         CudaConvAxis *axis = &conv->axis[d];
-        axis->size_in = problem->size_in[d], axis->size_out = problem->size_out[d], axis->kernel = problem->kernel[d];
-        axis->stride = problem->stride[d], axis->before = problem->before[d], axis->dilation = problem->dilation[d];
+        *static_cast<ConvAxis *>(axis) = problem->axis[d];
         cuda_conv_multiply(&conv->taps, axis->kernel);
         cuda_conv_multiply(&conv->pixels_in, axis->size_in);
         cuda_conv_multiply(&conv->pixels_out, axis->size_out);
-        cuda_conv_phases(axis);
         conv->wide |= !cuda_conv_is_narrow(axis);
     }
     int64_t columns = conv->taps;
@@ -237,8 +215,9 @@ static inline void cuda_conv_plan_weight(const CudaConvProblem *problem, CudaCon
         else cost *= double(a->units.count);
         if (least >= 0 && cost >= least) continue;
         least = cost;
-        plan->kernel = direct ? CUDA_CONV_WEIGHT_DIRECT
-            : arithmetic == CUDA_CONV_TF32 ? CUDA_CONV_WEIGHT_TF32 : CUDA_CONV_WEIGHT_LARGE + small;
+        plan->kernel = direct                         ? CUDA_CONV_WEIGHT_DIRECT
+                       : arithmetic == CUDA_CONV_TF32 ? CUDA_CONV_WEIGHT_TF32
+                                                      : CUDA_CONV_WEIGHT_LARGE + small;
         plan->tiles = tiles;
         a->mode = mode;
         a->rows = row_tiles * tile.rows, a->columns = direct ? columns : column_tiles * tile.columns;

@@ -1,4 +1,4 @@
-# The convolution's gradients on a GPU: the core's plan as the problem that conv.h cuts into launches of the kernels of
+# The convolution's gradients on a GPU: the core's problem as the one that conv.h cuts into launches of the kernels of
 # cuda/conv_backward.cu.
 cdef extern from "cuda/conv.h" nogil:
     ctypedef struct CudaConvProblem:
@@ -10,15 +10,10 @@ cdef extern from "cuda/conv.h" nogil:
         int64_t groups
         int64_t cin
         int64_t cout
-        int64_t size_in[3]
-        int64_t size_out[3]
-        int64_t kernel[3]
-        int64_t stride[3]
-        int64_t before[3]
-        int64_t dilation[3]
+        ConvAxis axis[3]
         int64_t strides[7][5]
     enum:
-        CUDA_CONV_KERNELS
+        CUDA_CONV_KERNELS, CUDA_CONV_ALIGN
     const char *const *cuda_conv_kernel_names
     int64_t cuda_conv_workspace(const CudaConvProblem *problem)
     ctypedef int (*CudaConvLaunch)(void *context, int kernel, const unsigned *grid, unsigned block,
@@ -27,36 +22,28 @@ cdef extern from "cuda/conv.h" nogil:
                       void *context)
 
 
-cdef enum:
-    CUDA_WORKSPACE_ALIGN = 256  # bytes, of the part of a workspace that is used
-
-
 cdef int cuda_conv_module(int dtype) noexcept nogil:
     return kernels.formula_count * CUDA_DTYPES + cuda_dtype_number(dtype)
 
 
-cdef int cuda_conv_problem(const ConvPlan *plan, bint tf32, int multiprocessors, CudaConvProblem *problem,
+cdef int cuda_conv_problem(const ConvProblem *conv, bint tf32, int multiprocessors, CudaConvProblem *problem,
                            Failure *failure) noexcept nogil:
-    """Copy the plan's geometry and views, with strides in elements. TOO_LARGE where the workspace would not fit."""
+    """Copy the geometry and the views, with strides in elements. TOO_LARGE where the workspace would not fit."""
+    cdef const SampleGeometry *sample = &conv.sample
     cdef int d, i
-    cdef int64_t item = itemsize_of(plan.dtype)
-    problem.dtype = plan.dtype
-    problem.accumulate = plan.accumulate
+    cdef int64_t item = itemsize_of(sample.dtype)
+    problem.dtype = sample.dtype
+    problem.accumulate = conv.accumulate
     problem.tf32 = tf32
     problem.multiprocessors = multiprocessors
-    problem.batch, problem.groups, problem.cin, problem.cout = plan.batch, plan.groups, plan.cin, plan.cout
+    problem.batch, problem.groups, problem.cin, problem.cout = conv.batch, sample.groups, sample.cin, sample.cout
     for d in range(3):
-        problem.size_in[d] = plan.size_in[d]
-        problem.size_out[d] = plan.size_out[d]
-        problem.kernel[d] = plan.kernel[d]
-        problem.stride[d] = plan.stride[d]
-        problem.before[d] = plan.before[d]
-        problem.dilation[d] = plan.dilation[d]
+        problem.axis[d] = sample.axis[d]
     for i in range(CONV_TENSORS):
-        problem.strides[i][0] = plan.view[i].n // item
-        problem.strides[i][1] = plan.view[i].channel // item
+        problem.strides[i][0] = conv.view[i].n // item
+        problem.strides[i][1] = conv.view[i].channel // item
         for d in range(3):
-            problem.strides[i][2 + d] = plan.view[i].space[d] // item
+            problem.strides[i][2 + d] = conv.view[i].space[d] // item
     if cuda_conv_workspace(problem) < 0:
         return fail(failure, Rule.TOO_LARGE, CONV_WEIGHT)
     return Rule.PASSED
@@ -82,7 +69,7 @@ cdef int run_conv_launches(const CudaConvProblem *problem, char **data, char *wo
     """Put the gradients whose address is not null on the queue. Returns a driver's code, 0 for success."""
     cdef int code = cuda_enter(device)
     if not code:
-        workspace += -<uintptr_t>workspace % CUDA_WORKSPACE_ALIGN
+        workspace += -<uintptr_t>workspace % CUDA_CONV_ALIGN
         code = cuda_conv_run(problem, <void **>data, workspace, cuda_launch, queue)
         cuda_leave()
     return code

@@ -174,14 +174,6 @@ cdef class ElementwisePlanObject:
             run_elementwise(&self.plan, data, threads)
 
 
-cdef dict cut_facts(const ConvCut *cut):
-    return {
-        "amx": bool(cut.amx), "merged": bool(cut.merged), "pairs": bool(cut.pairs), "across": bool(cut.across),
-        "shifted": bool(cut.shifted), "tile": (cut.tile[0], cut.tile[1], cut.tile[2], cut.tile[3]),
-        "positions": cut.positions, "columns": cut.columns, "task_columns": cut.columns * cut.task_slivers,
-    }
-
-
 cdef class ConvPlanObject:
     """A plan for one convolution backward; gradients whose address is None or 0 are skipped."""
     cdef ConvPlan plan
@@ -208,12 +200,15 @@ cdef class ConvPlanObject:
         conv_gradient_tensors(self.tensors)
         for i in range(CONV_GRAD_INPUT, CONV_TENSORS):
             pointers[i] = &self.tensors[i]
-        if plan_conv(&spec, pointers, resolve_threads(None, "conv_backward"), &self.plan, &failure):
+        if check_conv(&spec, pointers, &failure):
             raise error_of(&failure, "conv_backward", CONV_NAMES, named)
+        conv_problem(&spec, pointers, &self.plan.problem)
         if device >= 0:
-            prepare_cuda_conv(&self.plan, device, "conv_backward", &self.problem)
-            self.plan.workspace_bytes = cuda_conv_workspace(&self.problem) + CUDA_WORKSPACE_ALIGN
-            require_module(device, cuda_conv_module(self.plan.dtype), "conv_backward")
+            prepare_cuda_conv(&self.plan.problem, device, "conv_backward", &self.problem)
+            self.plan.workspace_bytes = cuda_conv_workspace(&self.problem) + CUDA_CONV_ALIGN
+            require_module(device, cuda_conv_module(self.plan.problem.sample.dtype), "conv_backward")
+        elif plan_conv(&self.plan.problem, FOR_ALL, resolve_threads(None, "conv_backward"), &self.plan, &failure):
+            raise error_of(&failure, "conv_backward", CONV_NAMES, named)
 
     @property
     def workspace_size(self):
@@ -222,27 +217,13 @@ cdef class ConvPlanObject:
     @property
     def facts(self):
         """What the plan chose, by name; None for a GPU, whose kernels choose for themselves."""
-        cdef ConvPlan *plan = &self.plan
-        if self.device >= 0:
-            return None
-        return {
-            "isa": chosen_isa.decode(), "lanes": kernels.gemm[plan.compute].lanes, "threads": plan.threads,
-            "cin": plan.cin, "cout": plan.cout, "workspace": plan.workspace_bytes, "shared": plan.packed_bytes,
-            "per_thread": plan.thread_bytes, "planes": bool(plan.planes),
-            "grad_input": dict(
-                cut_facts(&plan.for_input), positions_limit=CONV_POSITIONS, tasks=grad_input_tasks(plan),
-                phases=phase_count(plan), steps=(plan.for_input.taps, plan.for_input.channels)),
-            "grad_weight": dict(
-                cut_facts(&plan.for_weight), positions_limit=CONV_WEIGHT_POSITIONS, tasks=grad_weight_tasks(plan),
-                rows=plan.for_weight.rows, chain=not plan.for_weight.across and not plan.for_weight.amx
-                and plan.pixels_out < CONV_SHORT_IMAGE),
-        }
+        return None if self.device >= 0 else plan_facts(&self.plan)
 
     def calculate(self, workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight, stream=0):
         """Compute the gradients that are neither None nor 0. stream: the address of a GPU's stream."""
         cdef str op = "conv_backward"
         cdef Failure failure
-        cdef ConvPlan bound
+        cdef ConvProblem bound
         cdef char *data[CONV_TENSORS]
         cdef char *scratch
         cdef int i, threads = resolve_threads(None, op)
@@ -261,7 +242,8 @@ cdef class ConvPlanObject:
             else address_in(workspace, op, "workspace")
         if self.device >= 0:
             if check_conv_alignment(self.tensors, data, &failure) \
-                    or bind_conv(&self.plan, self.tensors, data, scratch, &bound, &failure):
+                    or bind_conv(&self.plan.problem, self.plan.workspace_bytes, self.tensors, data, scratch, &bound,
+                                 &failure):
                 raise error_of(&failure, op, CONV_NAMES, {})
             launch_conv(&self.problem, data, scratch, self.device, <void *><uintptr_t>stream, op)
             return

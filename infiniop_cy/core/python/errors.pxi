@@ -2,7 +2,7 @@
 cdef tuple ELEMENTWISE_NAMES = ("out", "input", "grad_output")
 cdef tuple ELEMENTWISE_PLAN_NAMES = ("grad_input", "input", "grad_output")
 cdef tuple CONV_NAMES = ("grad_output", "input", "weight", "bias", "grad_input", "grad_weight", "grad_bias",
-                         "stride", "padding", "dilation", "groups", "workspace")
+                         "stride", "padding", "dilation", "groups", "workspace", "INFINIOP_CY_CONV")
 
 
 cdef object error_of(const Failure *failure, str op, tuple arguments, dict tensors, refusal=None):
@@ -13,4 +13,5 @@ cdef object error_of(const Failure *failure, str op, tuple arguments, dict tenso
         return arguments[i] if 0 <= i < len(arguments) else None
     return status.explain(op, Rule(failure.rule), arg=name_of(failure.arg), against=name_of(failure.against),
                           axis=failure.axis, got=failure.got, expected=failure.expected, tensors=tensors,
-                          constraint=refusal() if failure.rule == Rule.PARAMETERS_CONTRADICT else "")
+                          constraint=refusal() if failure.rule == Rule.PARAMETERS_CONTRADICT
+                          else failure.text.decode() if failure.text != NULL else "")

@@ -127,6 +127,7 @@ def conv_backward(grad_output, input, weight, tuple stride, tuple padding, tuple
     cdef str op = "conv_backward"
     cdef ConvSpec spec
     cdef ConvPlan plan
+    cdef ConvProblem problem
     cdef Failure failure
     cdef Tensor storage[CONV_TENSORS]
     cdef Tensor *tensors[CONV_TENSORS]
@@ -162,18 +163,16 @@ def conv_backward(grad_output, input, weight, tuple stride, tuple padding, tuple
         name = CONV_NAMES[failure.against]
         named[name] = named[name].copy(order="K") if space is None else space.copy(named[name], op)
         fill_tensor(&storage[failure.against], named[name])
-    if plan_conv(&spec, tensors, threads, &plan, &failure):
-        raise error_of(&failure, op, CONV_NAMES, named)
-    for i in range(CONV_TENSORS):
-        if tensors[i] != NULL:
-            plan.view[i].data = tensors[i].data
+    conv_problem(&spec, tensors, &problem)
     if space is not None:
-        cuda_conv(&plan, space, op)
+        cuda_conv(&problem, space, op)
         return tuple([None if result is None else space.result(result) for result in results])
+    if plan_conv(&problem, wanted_gradients(&problem), threads, &plan, &failure):
+        raise error_of(&failure, op, CONV_NAMES, named)
     workspace = <char *>PyMem_RawMalloc(plan.workspace_bytes)
     if workspace == NULL:
         raise MemoryError(f"{op}: workspace of {plan.workspace_bytes} bytes")
     with nogil:
-        run_conv(&plan, workspace, threads)
+        run_conv(&plan, &plan.problem, workspace, threads)
     PyMem_RawFree(workspace)
     return tuple(results)

@@ -1,49 +1,26 @@
-# Blocks for the micro-kernel, packed straight from strided tensors. A block is a box of positions, zeros where they lie
-# outside of the tensor: either plane by plane (scalars, or vectors along pixels) or with the channels side by side.
-
-# Positions of one tensor: first + i * step along each spatial axis, of `samples` samples from n on.
-ctypedef struct Box:
-    int64_t n, samples
-    int64_t first[3]
-    int64_t step[3]
-    int64_t extent[3]
-
-
-cdef int64_t box_size(const Box *box) noexcept nogil:
-    return box.samples * box.extent[0] * box.extent[1] * box.extent[2]
+# Blocks for the micro-kernels, packed straight from strided tensors. A block is a box of positions, zeros where they
+# lie outside of the tensor: either plane by plane, or with the channels side by side; VNNI packing puts pairs of
+# bfloat16 side by side. Staging buffers hold a few rows between conversion and transposition.
+cdef enum:
+    STAGE_PIXELS = 256            # elements of a row of a staging buffer
+    STAGE_ROW = 256 + 16          # elements from row to row: powers of two share cache sets
+    MAX_MICRO_PANEL = 64          # columns
+    VNNI_CHANNELS = 16            # channels that of_pixels takes at a time
 
 
-cdef int64_t one_sample(const Box *block) noexcept nogil:
-    """Of one sample; more than any limit if they overflow."""
-    cdef int64_t positions = block.extent[0]
-    if mul_overflows(positions, block.extent[1], &positions) or mul_overflows(positions, block.extent[2], &positions):
-        return MAX_CHANNELS
-    return positions
+cdef int64_t odd_lines(int64_t elements) noexcept nogil:
+    """Return at least so many elements (of 4 bytes) that make an odd number of cache lines: powers of two share cache
+    sets."""
+    return round_up(elements, 2 * CONV_ALIGN_ELEMENTS) + CONV_ALIGN_ELEMENTS
 
 
-cdef int64_t positions_under(const Box *tile, const Box *block) noexcept nogil:
-    """From the tile's first pixel to behind its last one, in the positions of a block."""
-    return (((tile.samples - 1) * block.extent[0] + tile.extent[0] - 1) * block.extent[1] + tile.extent[1] - 1) * block.extent[2] \
-        + tile.extent[2]
-
-
-cdef bint nth_tile(const ConvCut *cut, int64_t batch, const int64_t *size, int64_t number, Box *tile) noexcept nogil:
-    """The tile of that number, of (batch, size) pixels; False if there are fewer."""
-    cdef int64_t count
-    cdef int d
-    for d in range(2, -1, -1):
-        count = pieces(size[d], cut.tile[1 + d])
-        tile.first[d] = number % count * cut.tile[1 + d]
-        tile.extent[d] = min(cut.tile[1 + d], size[d] - tile.first[d])
-        tile.step[d] = 1
-        number //= count
-    tile.n = number * cut.tile[0]
-    tile.samples = min(cut.tile[0], batch - tile.n)
-    return tile.n < batch
+cdef int64_t staging_elements(const SampleGeometry *sample) noexcept nogil:
+    """Return how many elements of the compute type a staging buffer takes."""
+    return sample.lanes * STAGE_ROW
 
 
 cdef void merge_rows(const ConvView *view, const int64_t *size, Box *box, int64_t *row_size) noexcept nogil:
-    """Whole rows that follow each other in memory become one row; row_size: of the tensor's, then."""
+    """Make whole rows that follow each other in memory one row; row_size: the length of the tensor's rows then."""
     row_size[0] = size[2]
     if box.first[2] == 0 and box.extent[2] == size[2] and box.step[2] == 1 and box.step[1] == 1 and box.first[1] >= 0 \
             and box.first[1] + box.extent[1] <= size[1] and view.space[1] == size[2] * view.space[2]:
@@ -61,14 +38,16 @@ ctypedef struct RowPart:
 
 cdef RowPart row_part(const ConvView *view, const int64_t *size, int64_t row_size, const Box *box, int64_t n, int64_t d,
                       int64_t h) noexcept nogil:
+    """Find what of row h of the box's plane d lies in the tensor."""
     cdef RowPart part
-    cdef int64_t z = box.first[0] + d * box.step[0], y = box.first[1] + h * box.step[1], x = box.first[2], step = box.step[2]
+    cdef int64_t z = box.first[0] + d * box.step[0], y = box.first[1] + h * box.step[1], x = box.first[2]
+    cdef int64_t step = box.step[2]
     cdef int64_t end
     part.skip = part.inside = 0
     part.source = NULL
     if z < 0 or z >= size[0] or y < 0 or y >= size[1]:
         return part
-    part.skip = min(box.extent[2], pieces(-x, step)) if x < 0 else 0
+    part.skip = min(box.extent[2], ceil_div(-x, step)) if x < 0 else 0
     end = min(box.extent[2], (row_size - 1 - x) // step + 1) if x < row_size else 0
     part.inside = max(<int64_t>0, end - part.skip)
     if part.inside:
@@ -84,11 +63,13 @@ ctypedef struct RowsPart:
 
 
 cdef RowsPart rows_part(const ConvView *view, const int64_t *size, int64_t row_size, const Box *box) noexcept nogil:
+    """Find the rows, and the stretch of each, that lie in the tensor, whatever the plane."""
     cdef RowsPart part
     cdef int64_t y = box.first[1], x = box.first[2], step = box.step[2]
-    part.top = min(box.extent[1], pieces(-y, box.step[1])) if y < 0 else 0
-    part.rows = max(<int64_t>0, min(box.extent[1], (size[1] - 1 - y) // box.step[1] + 1 if y < size[1] else 0) - part.top)
-    part.skip = min(box.extent[2], pieces(-x, step)) if x < 0 else 0
+    part.top = min(box.extent[1], ceil_div(-y, box.step[1])) if y < 0 else 0
+    part.rows = max(<int64_t>0, min(box.extent[1], (size[1] - 1 - y) // box.step[1] + 1 if y < size[1] else 0)
+                    - part.top)
+    part.skip = min(box.extent[2], ceil_div(-x, step)) if x < 0 else 0
     part.inside = max(<int64_t>0, min(box.extent[2], (row_size - 1 - x) // step + 1 if x < row_size else 0) - part.skip)
     if not part.inside:
         part.rows = 0
@@ -96,9 +77,10 @@ cdef RowsPart rows_part(const ConvView *view, const int64_t *size, int64_t row_s
     return part
 
 
-cdef void turn_planes(int dtype, const ConvView *view, const int64_t *size, const Box *box, const RowsPart *part,
-                      int64_t channel, int64_t channels, char *to, int64_t plane, int64_t item) noexcept nogil:
-    """Planes, `plane` bytes apart, of elements that lie side by side from channel to channel: rows are transposed."""
+cdef void transpose_planes(int dtype, const ConvView *view, const int64_t *size, const Box *box, const RowsPart *part,
+                           int64_t channel, int64_t channels, char *to, int64_t plane, int64_t item) noexcept nogil:
+    """Pack planes, `plane` bytes apart, of elements of `item` bytes that lie side by side from channel to channel, by
+    transposing rows."""
     cdef int64_t n, d, h, z, c, width = box.extent[2] * item
     cdef char *source
     for n in range(box.samples):
@@ -112,15 +94,17 @@ cdef void turn_planes(int dtype, const ConvView *view, const int64_t *size, cons
                 else:
                     for c in range(channels):
                         memset(to + c * plane, 0, part.skip * item)
-                        memset(to + c * plane + (part.skip + part.inside) * item, 0, width - (part.skip + part.inside) * item)
-                    kernels.transpose[dtype](source + (h - part.top) * box.step[1] * view.space[1], box.step[2] * view.space[2],
-                                             to + part.skip * item, plane, channels, part.inside)
+                        memset(to + c * plane + (part.skip + part.inside) * item, 0,
+                               width - (part.skip + part.inside) * item)
+                    kernels.transpose[dtype](source + (h - part.top) * box.step[1] * view.space[1],
+                                             box.step[2] * view.space[2], to + part.skip * item, plane, channels,
+                                             part.inside)
                 to += width
 
 
 cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const int64_t *size, const Box *whole,
                       int64_t channel, int64_t channels, char *to, int64_t plane) noexcept nogil:
-    """As [channel][position] of to_dtype, channels `plane` elements apart."""
+    """Pack a box as [channel][position] of to_dtype, channels `plane` elements apart."""
     cdef Box box = whole[0]
     cdef ConvertKernel load = kernels.convert[from_dtype][to_dtype]
     cdef PadKernel pad
@@ -133,7 +117,7 @@ cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const 
     part = rows_part(view, size, row_size, &box)
     below = box.extent[1] - part.top - part.rows
     if from_dtype == to_dtype and view.channel == item and step != item and channels > 1:
-        turn_planes(from_dtype, view, size, &box, &part, channel, channels, to, plane * item, item)
+        transpose_planes(from_dtype, view, size, &box, &part, channel, channels, to, plane * item, item)
         return
     for c in range(channels):
         to = first + c * plane * item
@@ -161,10 +145,10 @@ cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const 
                 to += below * width
 
 
-cdef void pack_pair_planes(const ConvView *view, const int64_t *size, const Box *whole, int64_t channel, int64_t channels,
-                           char *to, int64_t plane, bint swapped, char *stage) noexcept nogil:
-    """bfloat16 as [pair of channels][position], pairs of channels `plane` pairs apart; swapped: the earlier channel in the
-    upper half."""
+cdef void pack_vnni_planes(const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
+                           int64_t channels, char *to, int64_t plane, bint earlier_high, char *stage) noexcept nogil:
+    """Pack a box of bfloat16 as [pair of channels][position], pairs of channels `plane` pairs apart; earlier_high: the
+    earlier channel is in the upper half."""
     cdef Box box = whole[0]
     cdef int64_t row_size, c, n, d, h, z, i, count, step, next, width, below
     cdef RowsPart part
@@ -175,8 +159,8 @@ cdef void pack_pair_planes(const ConvView *view, const int64_t *size, const Box 
     part = rows_part(view, size, row_size, &box)
     below = box.extent[1] - part.top - part.rows
     c = 0
-    if view.channel == 2 and step != 2 and not swapped:  # pairs lie side by side
-        turn_planes(DTYPE_F32, view, size, &box, &part, channel, channels // 2, to, plane * 4, 4)
+    if view.channel == 2 and step != 2 and not earlier_high:  # pairs lie side by side
+        transpose_planes(DTYPE_F32, view, size, &box, &part, channel, channels // 2, to, plane * 4, 4)
         c = channels // 2 * 2
     while c < channels:
         at = to + c // 2 * plane * 4
@@ -187,21 +171,24 @@ cdef void pack_pair_planes(const ConvView *view, const int64_t *size, const Box 
                     memset(at, 0, box.extent[1] * width)
                     at += box.extent[1] * width
                     continue
-                pair[swapped] = view.data + (box.n + n) * view.n + (channel + c) * view.channel + z * view.space[0] + part.at
-                pair[not swapped] = pair[swapped] + view.channel if c + 1 < channels else NULL
+                pair[earlier_high] = view.data + (box.n + n) * view.n + (channel + c) * view.channel \
+                    + z * view.space[0] + part.at
+                pair[not earlier_high] = pair[earlier_high] + view.channel if c + 1 < channels else NULL
                 memset(at, 0, part.top * width)
                 at += part.top * width
                 if step == 2:
-                    kernels.pairs.of_planes(pair[0], pair[1], next, at, width, part.rows, part.skip, part.inside, box.extent[2])
+                    kernels.vnni.of_planes(pair[0], pair[1], next, at, width, part.rows, part.skip, part.inside,
+                                           box.extent[2])
                     at += part.rows * width
                 else:
                     for h in range(part.rows):
                         memset(at, 0, part.skip * 4)
                         i = 0
                         while i < part.inside:
-                            count = min(<int64_t>CONV_STAGE, part.inside - i)
+                            count = min(<int64_t>STAGE_PIXELS, part.inside - i)
                             stage_pair(pair, h * next + i * step, step, count, stage)
-                            kernels.pairs.of_planes(stage, stage + CONV_STAGE * 2, 0, at + (part.skip + i) * 4, 0, 1, 0, count, count)
+                            kernels.vnni.of_planes(stage, stage + STAGE_PIXELS * 2, 0, at + (part.skip + i) * 4, 0, 1,
+                                                   0, count, count)
                             i += count
                         memset(at + (part.skip + part.inside) * 4, 0, width - (part.skip + part.inside) * 4)
                         at += width
@@ -211,53 +198,54 @@ cdef void pack_pair_planes(const ConvView *view, const int64_t *size, const Box 
 
 
 cdef void stage_pair(char **pair, int64_t at, int64_t step, int64_t count, char *stage) noexcept nogil:
-    """Some pixels of two channels, CONV_STAGE apart; zeros for one that is NULL."""
+    """Copy `count` pixels of two channels to rows of STAGE_PIXELS bfloat16; a channel that is NULL gives zeros."""
     cdef int i
     for i in range(2):
         if pair[i] != NULL:
-            kernels.convert[DTYPE_BF16][DTYPE_BF16](pair[i] + at, step, stage + i * CONV_STAGE * 2, 2, count)
+            kernels.convert[DTYPE_BF16][DTYPE_BF16](pair[i] + at, step, stage + i * STAGE_PIXELS * 2, 2, count)
         else:
-            memset(stage + i * CONV_STAGE * 2, 0, count * 2)
+            memset(stage + i * STAGE_PIXELS * 2, 0, count * 2)
 
 
 cdef void gather(ConvertKernel load, const char *source, int64_t step, int64_t channel, int64_t count, int64_t channels,
                  char *stage, int64_t item) noexcept nogil:
-    """`count` pixels `step` bytes apart of some channels `channel` bytes apart, as [channel][CONV_STAGE_LINE]."""
+    """Load `count` pixels `step` bytes apart of `channels` channels `channel` bytes apart, as [channel][STAGE_ROW]."""
     cdef int64_t i
     for i in range(channels):
-        load(source + i * channel, step, stage + i * CONV_STAGE_LINE * item, item, count)
+        load(source + i * channel, step, stage + i * STAGE_ROW * item, item, count)
 
 
-cdef void turn(const ConvPlan *plan, const char *source, int64_t step, int64_t channel, int64_t count, int64_t channels,
-               char *to, const int64_t *place, bint pairs, char *stage) noexcept nogil:
-    """`count` pixels `step` bytes apart of some channels `channel` bytes apart, side by side at to + place[pixel]; in the
-    compute type, or (pairs) in the storage type by pairs of channels."""
-    cdef ConvertKernel load = kernels.convert[DTYPE_BF16][DTYPE_BF16] if pairs else plan.load
-    cdef TransposeToKernel transpose_to = kernels.pairs.of_channels if pairs else kernels.transpose_to[plan.compute]
-    cdef int64_t item = 2 if pairs else plan.item, lanes = kernels.gemm[plan.compute].lanes * (2 if pairs else 1)
+cdef void transpose_pixels(const ConvProblem *problem, const char *source, int64_t step, int64_t channel, int64_t count,
+                           int64_t channels, char *to, const int64_t *place, bint vnni, char *stage) noexcept nogil:
+    """Put `count` pixels `step` bytes apart of `channels` channels `channel` bytes apart side by side at to +
+    place[pixel]; in the compute type, or (vnni) in the storage type by pairs of channels."""
+    cdef ConvertKernel load = kernels.convert[DTYPE_BF16][DTYPE_BF16] if vnni else problem.load
+    cdef TransposeToKernel transpose_to = kernels.vnni.of_channels if vnni \
+        else kernels.transpose_to[problem.sample.compute]
+    cdef int64_t item = 2 if vnni else problem.sample.item, lanes = problem.sample.lanes * (2 if vnni else 1)
     cdef int64_t first = 0, c, i, n
-    if channel == itemsize_of(plan.dtype):
+    if channel == itemsize_of(problem.sample.dtype):
         for i in range(count):
-            if pairs:
+            if vnni:
                 swap_pairs(source + i * step, channels, to + place[i])
             else:
                 load(source + i * step, channel, to + place[i], item, channels)
         return
-    if step == item and (pairs or plan.dtype == plan.compute):
+    if step == item and (vnni or problem.sample.dtype == problem.sample.compute):
         transpose_to(source, channel, to, place, count, channels)
         return
     while first < count:
-        n = min(<int64_t>CONV_STAGE, count - first)
+        n = min(<int64_t>STAGE_PIXELS, count - first)
         c = 0
         while c < channels:
             gather(load, source + c * channel + first * step, step, channel, n, min(lanes, channels - c), stage, item)
-            transpose_to(stage, CONV_STAGE_LINE * item, to + c * item, place + first, n, min(lanes, channels - c))
+            transpose_to(stage, STAGE_ROW * item, to + c * item, place + first, n, min(lanes, channels - c))
             c += lanes
-        first += CONV_STAGE
+        first += STAGE_PIXELS
 
 
 cdef void swap_pairs(const char *source, int64_t count, char *to) noexcept nogil:
-    """bfloat16 numbers with the earlier of each pair in the upper half; a zero after an odd one."""
+    """Copy bfloat16 numbers, the earlier of each pair to the upper half; after an odd one comes a zero."""
     cdef const uint16_t *a = <const uint16_t *>source
     cdef uint32_t pair
     cdef int64_t i
@@ -272,6 +260,7 @@ cdef void swap_pairs(const char *source, int64_t count, char *to) noexcept nogil
 
 
 cdef void zero_pixels(char *to, int64_t pitch, int64_t count, int64_t channels, int64_t item) noexcept nogil:
+    """Write zeros to `channels` elements of each of `count` positions, `pitch` elements apart."""
     cdef int64_t i
     if pitch == channels:
         memset(to, 0, count * channels * item)
@@ -280,22 +269,24 @@ cdef void zero_pixels(char *to, int64_t pitch, int64_t count, int64_t channels, 
         memset(to + i * pitch * item, 0, channels * item)
 
 
-cdef void pack_channels(const ConvPlan *plan, const ConvView *view, const int64_t *size, const Box *box, int64_t channel,
-                        int64_t channels, char *to, int64_t pitch, bint pairs, char *stage, int64_t *place) noexcept nogil:
-    """As [position][pitch], the channels side by side; some channels after the other, so that memory is read in lines.
-    pairs: in the storage type, by pairs. place: room for the positions of one sample."""
-    cdef int64_t n, d, h, x, item = 2 if pairs else plan.item, step = box.step[2] * view.space[2], count = channels, first = 0
+cdef void pack_channels(const ConvProblem *problem, const ConvView *view, const int64_t *size, const Box *box,
+                        int64_t channel, int64_t channels, char *to, int64_t pitch, bint vnni, char *stage,
+                        int64_t *place) noexcept nogil:
+    """Pack a box as [position][pitch], the channels side by side; some channels after the other, so that memory is read
+    in lines. vnni: in the storage type, by pairs. place: room for the positions of one sample."""
+    cdef int64_t n, d, h, x, item = 2 if vnni else problem.sample.item, step = box.step[2] * view.space[2]
+    cdef int64_t count = channels, first = 0
     cdef int64_t width, rows = box.extent[1], at_once = 1, part_rows, y
     cdef RowPart part
     cdef char *at
-    if view.channel != itemsize_of(plan.dtype):
-        count = kernels.gemm[plan.compute].lanes * (2 if pairs else 1)
+    if view.channel != itemsize_of(problem.sample.dtype):
+        count = problem.sample.lanes * (2 if vnni else 1)
     if box.step[1] == 1 and box.step[2] == 1 and box.first[2] <= 0 and box.first[2] + box.extent[2] >= size[2] \
             and view.space[1] == size[2] * view.space[2]:
         at_once = rows  # whole rows that follow each other
     while first < channels:
         count = min(count, channels - first)
-        width = round_up(count, 2) if pairs else count
+        width = round_up(count, 2) if vnni else count
         at = to + first * item
         for n in range(box.samples):
             for d in range(box.extent[0]):
@@ -314,47 +305,25 @@ cdef void pack_channels(const ConvPlan *plan, const ConvView *view, const int64_
                             for x in range(part_rows * part.inside):
                                 place[h * part.inside + x] = ((h + x // part.inside) * box.extent[2] + part.skip
                                                               + x % part.inside) * pitch * item
-                        turn(plan, part.source + (channel + first) * view.channel, step, view.channel,
-                             part_rows * part.inside, count, at, place + h * part.inside, pairs, stage)
+                        transpose_pixels(problem, part.source + (channel + first) * view.channel, step, view.channel,
+                                         part_rows * part.inside, count, at, place + h * part.inside, vnni, stage)
                     h += part_rows
                 at += rows * box.extent[2] * pitch * item
         first += count
 
 
-cdef void pack_backwards(const ConvPlan *plan, const ConvView *view, const int64_t *size, const Box *box, int64_t channel,
-                         int64_t channels, char *to, int64_t plane) noexcept nogil:
-    """bfloat16 as [channel][position], each row from its last position to its first: so pairs of pixels have the earlier one
-    in the upper half, wherever they begin."""
-    cdef int64_t c, n, d, h, step = box.step[2] * view.space[2]
-    cdef RowPart part
-    cdef char *at
-    for c in range(channels):
-        at = to + c * plane * 2
-        for n in range(box.samples):
-            for d in range(box.extent[0]):
-                for h in range(box.extent[1]):
-                    part = row_part(view, size, size[2], box, n, d, h)
-                    memset(at, 0, (box.extent[2] - part.skip - part.inside) * 2)
-                    at += (box.extent[2] - part.skip - part.inside) * 2
-                    if part.inside:
-                        kernels.convert[DTYPE_BF16][DTYPE_BF16](
-                            part.source + (channel + c) * view.channel + (part.inside - 1) * step, -step, at, 2, part.inside)
-                    memset(at + part.inside * 2, 0, part.skip * 2)
-                    at += (part.inside + part.skip) * 2
-
-
-cdef void pack_pixel_pairs(const ConvPlan *plan, const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
+cdef void pack_vnni_pixels(const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
                            int64_t channels, char *to, int64_t columns, char *stage) noexcept nogil:
-    """bfloat16 as [pair of pixels][columns], of rows inside the tensor; a zero makes odd rows even."""
+    """Pack rows of bfloat16 inside the tensor as [pair of pixels][columns]; a zero makes odd rows even."""
     cdef Box box = whole[0]
     cdef int64_t row_size = size[2], n, d, h, first, count, c, many, step
-    cdef int64_t apart[CONV_SLIVER]
-    cdef int64_t staged[16]
+    cdef int64_t apart[MAX_MICRO_PANEL]
+    cdef int64_t staged[VNNI_CHANNELS]
     cdef char *source
     for c in range(channels):
         apart[c] = c * view.channel
-    for c in range(16):
-        staged[c] = c * CONV_STAGE_LINE * 2
+    for c in range(VNNI_CHANNELS):
+        staged[c] = c * STAGE_ROW * 2
     if box.extent[2] % 2 == 0:
         merge_rows(view, size, &box, &row_size)
     step = box.step[2] * view.space[2]
@@ -363,73 +332,39 @@ cdef void pack_pixel_pairs(const ConvPlan *plan, const ConvView *view, const int
             for h in range(box.extent[1]):
                 source = row_part(view, size, row_size, &box, n, d, h).source + channel * view.channel
                 if step == 2:
-                    kernels.pairs.of_pixels[1](source, apart, to, columns * 4, box.extent[2], channels)
+                    kernels.vnni.of_pixels[1](source, apart, to, columns * 4, box.extent[2], channels)
                 first = 0 if step != 2 else box.extent[2]
                 while first < box.extent[2]:
-                    count = min(<int64_t>CONV_STAGE, box.extent[2] - first)
+                    count = min(<int64_t>STAGE_PIXELS, box.extent[2] - first)
                     c = 0
                     while c < channels:
-                        many = min(<int64_t>16, channels - c)
+                        many = min(<int64_t>VNNI_CHANNELS, channels - c)
                         gather(kernels.convert[DTYPE_BF16][DTYPE_BF16], source + c * view.channel + first * step, step,
                                view.channel, count, many, stage, 2)
-                        kernels.pairs.of_pixels[1](stage, staged, to + (first // 2 * columns + c) * 4, columns * 4, count, many)
-                        c += 16
-                    first += CONV_STAGE
-                to += pieces(box.extent[2], 2) * columns * 4
+                        kernels.vnni.of_pixels[1](stage, staged, to + (first // 2 * columns + c) * 4, columns * 4,
+                                                  count, many)
+                        c += VNNI_CHANNELS
+                    first += STAGE_PIXELS
+                to += ceil_div(box.extent[2], 2) * columns * 4
 
 
-cdef inline char *take(char **scratch, int64_t bytes) noexcept nogil:
-    cdef char *taken = scratch[0]
-    scratch[0] += bytes
-    return taken
-
-
-ctypedef fused real:
-    float
-    double
-
-
-cdef bint replace_nonfinite(real *values, int64_t n) noexcept nogil:
-    """inf and NaN become tiny: nothing beside their real products, and of their sign, so that times inf it is right; whether
-    there were any."""
-    cdef int64_t i
-    cdef bint found = False
-    for i in range(n):
-        if values[i] - values[i] != 0:
-            values[i] = <real>(TINY if values[i] > 0 else -TINY)
-            found = True
-    return found
-
-
-cdef void add_values(const ConvPlan *plan, const char *values, char *to, int64_t n) noexcept nogil:
-    """to += values, in the compute type."""
-    cdef int64_t i
-    if plan.compute == DTYPE_F64:
-        for i in range(n):
-            (<double *>to)[i] += (<const double *>values)[i]
-    else:
-        for i in range(n):
-            (<float *>to)[i] += (<const float *>values)[i]
-
-
-cdef double load_one(const ConvPlan *plan, const char *element) noexcept nogil:
-    cdef float single
-    cdef double value
-    if plan.compute == DTYPE_F64:
-        plan.load(element, 0, <char *>&value, plan.item, 1)
-        return value
-    plan.load(element, 0, <char *>&single, plan.item, 1)
-    return single
-
-
-cdef void save_one(const ConvPlan *plan, double value, char *element) noexcept nogil:
-    cdef float single = <float>value
-    plan.save(<char *>&value if plan.compute == DTYPE_F64 else <char *>&single, 0, element, 0, 1)
-
-
-cdef inline void add_to(const ConvPlan *plan, char *sum, double value) noexcept nogil:
-    """Add in the compute type; value is exact in it."""
-    if plan.compute == DTYPE_F64:
-        (<double *>sum)[0] += value
-    else:
-        (<float *>sum)[0] += <float>value
+cdef void pack_reversed(const ConvView *view, const int64_t *size, const Box *box, int64_t channel, int64_t channels,
+                        char *to, int64_t plane) noexcept nogil:
+    """Pack a box of bfloat16 as [channel][position], channels `plane` elements apart, positions from the last to the
+    first: so pairs of pixels have the earlier one in the upper half, wherever they begin."""
+    cdef int64_t c, n, d, h, step = box.step[2] * view.space[2], width = box.extent[2]
+    cdef RowPart part
+    cdef char *at
+    for c in range(channels):
+        at = to + (c * plane + box_positions(box)) * 2
+        for n in range(box.samples):
+            for d in range(box.extent[0]):
+                for h in range(box.extent[1]):
+                    at -= width * 2
+                    part = row_part(view, size, size[2], box, n, d, h)
+                    memset(at, 0, (width - part.skip - part.inside) * 2)
+                    if part.inside:
+                        kernels.convert[DTYPE_BF16][DTYPE_BF16](
+                            part.source + (channel + c) * view.channel + (part.inside - 1) * step, -step,
+                            at + (width - part.skip - part.inside) * 2, 2, part.inside)
+                    memset(at + (width - part.skip) * 2, 0, part.skip * 2)

@@ -1,0 +1,118 @@
+# What an algorithm is to the driver: a row of functions. algorithms.pxi lists the rows, driver.pxi asks them in turn.
+#
+# `accepts` and `order` see the geometry of one sample and nothing else, so neither the choice of an algorithm nor the
+# order of a sum can depend on the batch, the threads, the layout or an address. `block` sees those, and says how much
+# of the work makes a task and which scratch that takes.
+cdef enum:
+    FOR_GRAD_INPUT = 1
+    FOR_GRAD_WEIGHT = 2
+    FOR_GRAD_BIAS = 4
+    FOR_ALL = 7
+
+    CONV_ALIGN = 64           # bytes; every piece of scratch starts on a cache line
+    CONV_ALIGN_ELEMENTS = 16  # floats of a cache line
+    MAX_PIECES = 12           # of scratch, by name
+    OWN_WORDS = 64            # of Blocking.own
+
+
+cdef extern from "base/support.h" nogil:
+    enum:
+        SCRATCH_CANARY     # bytes between two pieces of scratch: 0 but in debug builds
+    void put_canary(char *at)
+    void check_canary(const char *at)
+
+
+# What decides the order of every sum.
+ctypedef struct SumOrder:
+    int64_t channels       # grad_input: output channels summed from zero, in a panel with
+    int64_t taps           # so many taps; panels are added one after the other
+    int64_t tile[3]        # grad_weight, grad_bias: output pixels summed from zero; tiles, then samples, are added
+    bint accumulate        # grad_weight: products are added one by one to what is there, not summed from zero
+
+
+# Pieces of memory by name, a small number that is an enum of the algorithm: booked while planning, found while running.
+ctypedef struct Scratch:
+    int64_t bytes
+    bint too_large
+    int64_t at[MAX_PIECES]
+    int64_t size[MAX_PIECES]
+
+
+# What block says. `own` holds a struct of the algorithm, which the others do not know.
+ctypedef struct Blocking:
+    int64_t prepares       # units of what all tasks share, done before them
+    int64_t tasks
+    Scratch shared         # memory that prepare fills and tasks read
+    Scratch local          # memory of one thread, for prepare or a task
+    int64_t own[OWN_WORDS]
+
+
+# One run of one algorithm.
+ctypedef struct ConvRun:
+    const ConvProblem *problem
+    const SampleGeometry *sample  # the problem's
+    const SumOrder *order
+    const Blocking *blocking
+    int gradients          # FOR_... that are wanted now
+    bint nonfinite         # some prepare found inf or NaN
+    char *shared
+
+
+ctypedef struct ConvAlgorithm:
+    const char *name
+    int gradients          # FOR_... that it computes
+    bint (*accepts)(const SampleGeometry *, const char **why) noexcept nogil
+    void (*order)(const SampleGeometry *, SumOrder *) noexcept nogil
+    void (*block)(const ConvProblem *, const SumOrder *, int gradients, int threads, Blocking *) noexcept nogil
+    bint (*prepare)(const ConvRun *, int64_t number, char *scratch) noexcept nogil
+    void (*task)(const ConvRun *, int64_t number, char *scratch) noexcept nogil
+    void (*explain)(const SampleGeometry *, const SumOrder *, const Blocking *, char *text, size_t size) noexcept nogil
+
+
+cdef extern from *:
+    """
+    enum : int64_t { MAX_SCRATCH = int64_t(1) << 60 };
+    """
+    const int64_t MAX_SCRATCH  # bytes
+
+
+cdef void book(Scratch *scratch, int name, int64_t count, int64_t item) noexcept nogil:
+    """Make room for `count` elements of `item` bytes under a name."""
+    cdef int64_t bytes
+    scratch.at[name] = scratch.bytes
+    if mul_overflows(count, item, &bytes) or bytes > MAX_SCRATCH or scratch.bytes > MAX_SCRATCH:
+        scratch.too_large = True
+        return
+    scratch.size[name] = round_up(bytes, CONV_ALIGN)
+    scratch.bytes += scratch.size[name] + SCRATCH_CANARY
+
+
+cdef inline char *shared_piece(const ConvRun *run, int name) noexcept nogil:
+    """Find a piece of what all tasks share."""
+    return run.shared + run.blocking.shared.at[name]
+
+
+cdef inline char *local_piece(const ConvRun *run, int name, char *scratch) noexcept nogil:
+    """Find a piece of one thread's scratch."""
+    return scratch + run.blocking.local.at[name]
+
+
+cdef void put_canaries(const Scratch *scratch, char *memory) noexcept nogil:
+    """Mark the end of every piece; do nothing where there are no canaries."""
+    cdef int i
+    for i in range(MAX_PIECES if SCRATCH_CANARY else 0):
+        if scratch.size[i]:
+            put_canary(memory + scratch.at[i] + scratch.size[i])
+
+
+cdef void check_canaries(const Scratch *scratch, const char *memory) noexcept nogil:
+    """End the process where something was written past the end of a piece."""
+    cdef int i
+    for i in range(MAX_PIECES if SCRATCH_CANARY else 0):
+        if scratch.size[i]:
+            check_canary(memory + scratch.at[i] + scratch.size[i])
+
+
+cdef bint nothing_to_prepare(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    """Stand in for `prepare` where an algorithm shares nothing among its tasks."""
+    return False

@@ -1,0 +1,38 @@
+# The list of algorithms. For each gradient the first that accepts the geometry computes it; the last of each accepts
+# all. To add one is a file, and its two lines here.
+include "depthwise.pxi"
+include "input_amx.pxi"
+include "input_amx_fused.pxi"
+include "input_pixels.pxi"
+include "input_gemm.pxi"
+include "input_taps.pxi"
+include "weight_amx.pxi"
+include "weight_amx_fused.pxi"
+include "weight_dot.pxi"
+include "weight_gemm.pxi"
+include "weight_im2col.pxi"
+
+ctypedef ConvAlgorithm (*AlgorithmRow)() noexcept nogil
+
+
+cdef ConvAlgorithm conv_algorithm(int number) noexcept nogil:
+    """Return the row of that number; behind the last one its name is NULL."""
+    cdef ConvAlgorithm none
+    cdef AlgorithmRow *rows = [
+        depthwise,
+        input_amx,
+        input_amx_fused,
+        input_pixels,
+        input_gemm,
+        input_taps,
+        weight_amx,
+        weight_amx_fused,
+        weight_dot,
+        weight_gemm,
+        weight_im2col,
+        NULL,
+    ]
+    if rows[number] != NULL:
+        return rows[number]()
+    none.name = NULL
+    return none

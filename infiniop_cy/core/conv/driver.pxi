@@ -1,0 +1,315 @@
+# The driver: asks the algorithms in turn, plans the chosen ones, and runs them. It owns the only loop over threads, the
+# floating-point state and the workspace.
+cdef enum:
+    CONV_WORK = 1 << 21    # multiplications per gradient and thread; about 0.05 ms
+    CONV_MIN_WORK = 64
+    MAX_STEPS = 3
+
+
+# One algorithm's part of a plan.
+ctypedef struct ConvStep:
+    ConvAlgorithm algorithm
+    SumOrder order
+    Blocking blocking
+    int gradients          # FOR_... that this step computes
+
+
+ctypedef struct ConvPlan:
+    ConvProblem problem
+    int threads            # as many as pay; the workspace has room for them
+    int count
+    ConvStep steps[MAX_STEPS]
+    int64_t shared_bytes, thread_bytes, workspace_bytes
+
+
+# ---- choosing
+
+cdef bint is_named(const char *list, const char *name) noexcept nogil:
+    """Say whether a comma-separated list holds a name."""
+    cdef size_t length = strlen(name)
+    cdef const char *at = list
+    while at != NULL and at[0] != 0:
+        if strncmp(at, name, length) == 0 and (at[length] == 0 or at[length] == c","):
+            return True
+        at = strchr(at, c",")
+        if at != NULL:
+            at += 1
+    return False
+
+
+cdef const char *forced_algorithms() noexcept nogil:
+    """Read INFINIOP_CY_CONV, names of algorithms separated by commas; NULL where unset or empty."""
+    cdef const char *text = getenv("INFINIOP_CY_CONV")
+    return text if text != NULL and text[0] else NULL
+
+
+cdef int check_forced(const char *forced, Failure *failure) noexcept nogil:
+    """Refuse a list with a name that is no algorithm's."""
+    cdef const char *at = forced
+    cdef const char *end
+    cdef ConvAlgorithm row
+    cdef int number
+    while at != NULL:
+        end = strchr(at, c",")
+        number = 0
+        row = conv_algorithm(0)
+        while row.name != NULL and not (strncmp(at, row.name, strlen(row.name)) == 0
+                                        and (at[strlen(row.name)] == 0 or at + strlen(row.name) == end)):
+            number += 1
+            row = conv_algorithm(number)
+        if row.name == NULL:
+            fail(failure, Rule.ALGORITHM_REFUSES, CONV_ALGORITHMS)
+            failure.text = b"there is no algorithm of such a name"
+            return failure.rule
+        at = end + 1 if end != NULL else NULL
+    return Rule.PASSED
+
+
+cdef bint is_forced(const char *forced, int gradient) noexcept nogil:
+    """Say whether the list names an algorithm for a gradient."""
+    cdef ConvAlgorithm row = conv_algorithm(0)
+    cdef int number = 0
+    while forced != NULL and row.name != NULL:
+        if row.gradients & gradient and is_named(forced, row.name):
+            return True
+        number += 1
+        row = conv_algorithm(number)
+    return False
+
+
+cdef int choose_algorithm(const SampleGeometry *sample, const char *forced, int gradient, ConvAlgorithm *chosen,
+                          Failure *failure) noexcept nogil:
+    """Choose the first algorithm for a gradient that accepts the geometry, among those that the list names if it names
+    any."""
+    cdef const char *why = b""
+    cdef bint by_name = is_forced(forced, gradient)
+    cdef int number = 0
+    chosen[0] = conv_algorithm(0)
+    while chosen.name != NULL:
+        if chosen.gradients & gradient and (not by_name or is_named(forced, chosen.name)) \
+                and chosen.accepts(sample, &why):
+            return Rule.PASSED
+        number += 1
+        chosen[0] = conv_algorithm(number)
+    fail(failure, Rule.ALGORITHM_REFUSES, CONV_ALGORITHMS)
+    failure.text = why
+    return failure.rule
+
+
+# ---- planning
+
+cdef int worthwhile_threads(const ConvProblem *problem, int threads) noexcept nogil:
+    """Count one thread for every CONV_WORK multiplications: waking threads costs microseconds, and milliseconds on a
+    busy machine. An output element of few multiplications counts as CONV_MIN_WORK: moving it takes that long."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t work = problem.batch * sample.pixels_out  # fits: it counts elements of one channel
+    cdef int64_t each
+    if mul_overflows(sample.cin, sample.taps, &each) or mul_overflows(work, sample.groups * sample.cout, &work) \
+            or mul_overflows(work, max(<int64_t>CONV_MIN_WORK, each), &work):
+        return threads
+    return <int>max(<int64_t>1, min(<int64_t>threads, work // CONV_WORK))
+
+
+cdef void set_instruction_set(SampleGeometry *sample) noexcept nogil:
+    """Add to the geometry what the chosen kernels and this CPU offer."""
+    sample.lanes = kernels.gemm[sample.compute].lanes
+    sample.dot2 = infiniop_dot2
+    sample.amx = sample.dtype == DTYPE_BF16 and infiniop_amx()
+
+
+cdef int plan_step(ConvPlan *plan, const ConvAlgorithm *algorithm, const SumOrder *order, int gradients,
+                   Failure *failure) noexcept nogil:
+    """Block an algorithm's work, and make room for it in the workspace."""
+    cdef ConvStep *step = &plan.steps[plan.count]
+    step.algorithm, step.order, step.gradients = algorithm[0], order[0], gradients
+    memset(&step.blocking, 0, sizeof(Blocking))
+    algorithm.block(&plan.problem, order, gradients, plan.threads, &step.blocking)
+    if step.blocking.shared.too_large or step.blocking.local.too_large:
+        return fail(failure, Rule.TOO_LARGE, CONV_WEIGHT)
+    plan.shared_bytes = max(plan.shared_bytes, step.blocking.shared.bytes)
+    plan.thread_bytes = max(plan.thread_bytes, step.blocking.local.bytes)
+    plan.count += 1
+    return Rule.PASSED
+
+
+cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan *plan,
+                   Failure *failure) noexcept nogil:
+    """Plan the wanted gradients, of FOR_..., for at most so many threads."""
+    cdef const SampleGeometry *sample = &plan.problem.sample
+    cdef const char *forced = forced_algorithms()
+    cdef ConvAlgorithm for_input, for_weight, for_bias = bias_alone()
+    cdef SumOrder input_order, weight_order
+    plan.problem = problem[0]
+    plan.count = 0
+    plan.shared_bytes = plan.thread_bytes = 0
+    set_instruction_set(&plan.problem.sample)
+    plan.threads = worthwhile_threads(problem, threads)
+    memset(&input_order, 0, sizeof(SumOrder))
+    memset(&weight_order, 0, sizeof(SumOrder))
+    if check_forced(forced, failure):
+        return failure.rule
+    if wanted & FOR_GRAD_INPUT:
+        if choose_algorithm(sample, forced, FOR_GRAD_INPUT, &for_input, failure):
+            return failure.rule
+        for_input.order(sample, &input_order)
+    if wanted & (FOR_GRAD_WEIGHT | FOR_GRAD_BIAS):  # grad_bias has grad_weight's order
+        if choose_algorithm(sample, forced, FOR_GRAD_WEIGHT, &for_weight, failure):
+            return failure.rule
+        for_weight.order(sample, &weight_order)
+    if wanted & FOR_GRAD_INPUT and wanted & FOR_GRAD_WEIGHT and for_input.task == for_weight.task:
+        if plan_step(plan, &for_input, &weight_order, FOR_GRAD_INPUT | FOR_GRAD_WEIGHT, failure):
+            return failure.rule
+    else:
+        if wanted & FOR_GRAD_INPUT and plan_step(plan, &for_input, &input_order, FOR_GRAD_INPUT, failure):
+            return failure.rule
+        if wanted & FOR_GRAD_WEIGHT and plan_step(plan, &for_weight, &weight_order, FOR_GRAD_WEIGHT, failure):
+            return failure.rule
+    if wanted & FOR_GRAD_BIAS and plan_step(plan, &for_bias, &weight_order, FOR_GRAD_BIAS, failure):
+        return failure.rule
+    plan.workspace_bytes = CONV_ALIGN + plan.shared_bytes + plan.threads * plan.thread_bytes
+    return Rule.PASSED
+
+
+# ---- running
+
+cdef int wanted_gradients(const ConvProblem *problem) noexcept nogil:
+    """Return FOR_... of the gradients that have an address."""
+    return (FOR_GRAD_INPUT if problem.view[CONV_GRAD_INPUT].data != NULL else 0) \
+        | (FOR_GRAD_WEIGHT if problem.view[CONV_GRAD_WEIGHT].data != NULL else 0) \
+        | (FOR_GRAD_BIAS if problem.view[CONV_GRAD_BIAS].data != NULL else 0)
+
+
+cdef bint run_unit(const ConvRun *run, const ConvAlgorithm *algorithm, int64_t number, bint prepare,
+                   char *scratch) noexcept nogil:
+    """Run one unit, a part of what the tasks share (prepare) or a task; return whether it found inf or NaN."""
+    cdef uint64_t float_state = enter_float_state()
+    cdef bint nonfinite = False
+    put_canaries(&run.blocking.local, scratch)
+    if prepare:
+        nonfinite = algorithm.prepare(run, number, scratch)
+    else:
+        algorithm.task(run, number, scratch)
+    check_canaries(&run.blocking.local, scratch)
+    leave_float_state(float_state)
+    return nonfinite
+
+
+cdef bint run_units(const ConvRun *run, const ConvAlgorithm *algorithm, bint prepare, char *scratch,
+                    int64_t scratch_bytes, int threads) noexcept nogil:
+    """Run all units, shared among the threads; return whether one of them found inf or NaN."""
+    cdef int64_t count = run.blocking.prepares if prepare else run.blocking.tasks, i
+    cdef int nonfinite = 0
+    if threads == 1:  # no OpenMP region at all: a forked child must not enter one
+        for i in range(count):
+            nonfinite |= run_unit(run, algorithm, i, prepare, scratch)
+        return nonfinite
+    for i in prange(count, schedule="dynamic", chunksize=max(1, min(4, count // (8 * threads))), num_threads=threads):
+        nonfinite |= run_unit(run, algorithm, i, prepare, scratch + omp_get_thread_num() * scratch_bytes)
+    return nonfinite
+
+
+cdef bint is_empty(const ConvProblem *problem, int gradients) noexcept nogil:
+    """Say whether there is nothing to write."""
+    cdef const SampleGeometry *sample = &problem.sample
+    if gradients == FOR_GRAD_INPUT:
+        return problem.batch == 0 or sample.cin == 0 or sample.pixels_in == 0
+    if gradients == FOR_GRAD_BIAS:
+        return sample.cout == 0
+    return sample.cin == 0 or sample.cout == 0
+
+
+cdef void run_step(const ConvPlan *plan, const ConvStep *step, const ConvProblem *problem, int gradients,
+                   char *workspace, int threads) noexcept nogil:
+    """Prepare what an algorithm's tasks share, then run the tasks."""
+    cdef ConvRun run
+    cdef char *scratch = workspace + plan.shared_bytes
+    run.problem, run.sample, run.order, run.blocking = problem, &problem.sample, &step.order, &step.blocking
+    run.gradients, run.shared, run.nonfinite = gradients, workspace, False
+    put_canaries(&step.blocking.shared, workspace)
+    run.nonfinite = run_units(&run, &step.algorithm, True, scratch, plan.thread_bytes, threads)
+    run_units(&run, &step.algorithm, False, scratch, plan.thread_bytes, threads)
+    check_canaries(&step.blocking.shared, workspace)
+
+
+cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *workspace, int threads) noexcept nogil:
+    """Compute all gradients whose view has data; workspace: plan.workspace_bytes at any address. Tasks are parts of an
+    output: no two write the same element, and each element is rounded to storage once."""
+    cdef const ConvStep *step
+    cdef int wanted = wanted_gradients(problem), taken = 0, gradients, i
+    workspace += -<uintptr_t>workspace % CONV_ALIGN
+    threads = min(threads, plan.threads)
+    for i in range(plan.count):
+        step = &plan.steps[i]
+        gradients = step.gradients & wanted & ~taken
+        if not gradients or is_empty(problem, gradients):
+            continue
+        if gradients & FOR_GRAD_WEIGHT:  # whose tasks take grad_bias along
+            gradients |= wanted & FOR_GRAD_BIAS
+        taken |= gradients
+        run_step(plan, step, problem, gradients, workspace, threads)
+
+
+cdef int run_conv_on(const ConvPlan *plan, const Tensor *described, char **data, char *workspace, int threads,
+                     Failure *failure) noexcept nogil:
+    """Bind addresses to a plan and run it; a workspace of NULL only checks. Several threads may run one plan, each with
+    its own workspace."""
+    cdef ConvProblem bound
+    if bind_conv(&plan.problem, plan.workspace_bytes, described, data, workspace, &bound, failure):
+        return failure.rule
+    if workspace != NULL:
+        run_conv(plan, &bound, workspace, threads)
+    return Rule.PASSED
+
+
+# ---- what Python may ask
+
+def conv_algorithms():
+    """Name the algorithms in the order in which they are asked, such as "grad_input:gemm"; any of them may stand in
+    INFINIOP_CY_CONV."""
+    names, number = [], 0
+    while conv_algorithm(number).name != NULL:
+        names.append(conv_algorithm(number).name.decode())
+        number += 1
+    return names
+
+
+cdef dict step_facts(const ConvPlan *plan, const ConvStep *step):
+    """Collect what explain() shows of one step."""
+    cdef char text[512]
+    step.algorithm.explain(&plan.problem.sample, &step.order, &step.blocking, text, sizeof(text))
+    return {"algorithm": step.algorithm.name.decode(), "how": text.decode(), "tasks": step.blocking.tasks,
+            "gradients": [name for bit, name in ((FOR_GRAD_INPUT, "grad_input"), (FOR_GRAD_WEIGHT, "grad_weight"))
+                          if step.gradients & bit],
+            "phases": phase_count(&plan.problem.sample) if step.gradients & FOR_GRAD_INPUT else 1}
+
+
+cdef list refusals(const ConvPlan *plan, int gradient):
+    """List (name, why) of the algorithms that were asked for a gradient before the one that accepted."""
+    cdef const char *why = b""
+    cdef const char *forced = forced_algorithms()
+    cdef bint by_name = is_forced(forced, gradient)
+    cdef ConvAlgorithm row = conv_algorithm(0)
+    cdef int number = 0
+    result = []
+    while row.name != NULL:
+        if row.gradients & gradient:
+            if by_name and not is_named(forced, row.name):
+                why = b"another one is forced"
+            elif row.accepts(&plan.problem.sample, &why):
+                break
+            result.append((row.name.decode(), why.decode()))
+        number += 1
+        row = conv_algorithm(number)
+    return result
+
+
+cdef dict plan_facts(const ConvPlan *plan):
+    """Collect what a plan chose, by name."""
+    cdef int i
+    return {
+        "isa": chosen_isa.decode(), "lanes": plan.problem.sample.lanes, "threads": plan.threads,
+        "workspace": plan.workspace_bytes, "shared": plan.shared_bytes, "per_thread": plan.thread_bytes,
+        "steps": [step_facts(plan, &plan.steps[i]) for i in range(plan.count)
+                  if plan.steps[i].gradients != FOR_GRAD_BIAS],
+        "refused": {"grad_input": refusals(plan, FOR_GRAD_INPUT), "grad_weight": refusals(plan, FOR_GRAD_WEIGHT)},
+    }

@@ -1,0 +1,394 @@
+# Where pixels, taps and phases lie. Each fact of geometry has its one function here.
+#
+# grad_input goes by phases: the input pixels of one residue of the stride, which only the taps of one class reach. In a
+# phase, output pixel = step of the phase + an offset that falls by `hop` from tap to tap of the class.
+#
+# grad_weight goes by classes of taps: for all taps of a class, the input pixels that meet output pixels 0, 1, 2, ...
+# lie a stride apart, and from tap to tap of the class they move by `hop` such steps. Or, interleaved, all classes
+# together: positions `common` input pixels apart, an output pixel every `period` of them, a tap every `hop`.
+
+
+# Positions of one tensor: first + i * step along each spatial axis, in `samples` samples from n on.
+ctypedef struct Box:
+    int64_t n, samples
+    int64_t first[3]
+    int64_t step[3]
+    int64_t extent[3]
+
+
+# How a grid of pixels is cut: so many samples, and so many pixels along each axis, in one tile.
+ctypedef struct Tiling:
+    int64_t samples
+    int64_t extent[3]
+
+
+# The input pixels first + step * stride along each axis, and the taps that reach them.
+ctypedef struct Phase:
+    ConvAxisPhase axis[3]
+    int64_t first_packed   # the number of its first tap in the order of packed taps; its others follow
+    int64_t tap_count
+
+
+# ---- numbers
+
+cdef int64_t ceil_div(int64_t n, int64_t of) noexcept nogil:
+    """Divide n >= 0, rounding up."""
+    return n // of + (n % of != 0)
+
+
+cdef int64_t floor_div(int64_t a, int64_t b) noexcept nogil:
+    """Divide, rounding down also where a < 0."""
+    return a // b if a >= 0 else -((b - 1 - a) // b)
+
+
+cdef int64_t round_up(int64_t n, int64_t to) noexcept nogil:
+    """Return the least multiple of `to` that is not below n."""
+    return (n + to - 1) // to * to
+
+
+# ---- boxes and tiles
+
+cdef int64_t box_positions(const Box *box) noexcept nogil:
+    """Count the positions in a box, those of all its samples together."""
+    return box.samples * box.extent[0] * box.extent[1] * box.extent[2]
+
+
+cdef int64_t sample_positions(const int64_t *extent, int64_t limit) noexcept nogil:
+    """Count the positions of one sample with these extents; limit + 1 if there are more than the limit."""
+    cdef int64_t positions = 1
+    cdef int d
+    for d in range(3):
+        if extent[d] > limit or mul_overflows(positions, extent[d], &positions) or positions > limit:
+            return limit + 1
+    return positions
+
+
+cdef int64_t positions_under(const Box *tile, const int64_t *extent) noexcept nogil:
+    """Count the positions of a block with these extents from the first pixel of a tile's sample to its last."""
+    return ((tile.extent[0] - 1) * extent[1] + tile.extent[1] - 1) * extent[2] + tile.extent[2]
+
+
+cdef int64_t positions_of(const Box *part, const Box *block) noexcept nogil:
+    """Count the positions of a block from the first pixel of a part to its last, samples following each other."""
+    return (part.samples - 1) * (block.extent[0] * block.extent[1] * block.extent[2]) \
+        + positions_under(part, block.extent)
+
+
+cdef void tile_grid(const int64_t *size, int64_t pixels, Tiling *tiling) noexcept nogil:
+    """Cut one sample into tiles of at most `pixels` pixels: whole rows and planes as far as they fit, else pieces of
+    equal length."""
+    cdef int64_t left = pixels, length
+    cdef int d
+    for d in range(2, -1, -1):
+        length = max(<int64_t>1, size[d])
+        tiling.extent[d] = ceil_div(length, ceil_div(length, left))
+        left //= tiling.extent[d]
+    tiling.samples = 1
+
+
+cdef void one_sample_tiling(const int64_t *extent, Tiling *tiling) noexcept nogil:
+    """Make tiles with these extents, of one sample each."""
+    memcpy(tiling.extent, extent, sizeof(tiling.extent))
+    tiling.samples = 1
+
+
+cdef int64_t tiling_pixels(const Tiling *tiling) noexcept nogil:
+    """Count the pixels of a whole tile."""
+    return tiling.samples * tiling.extent[0] * tiling.extent[1] * tiling.extent[2]
+
+
+cdef void join_samples(const int64_t *size, int64_t batch, int64_t samples, Tiling *tiling) noexcept nogil:
+    """Let a tile that holds a whole sample hold at most so many of them."""
+    cdef int d
+    for d in range(3):
+        if tiling.extent[d] < size[d]:
+            return
+    tiling.samples = max(<int64_t>1, min(batch, samples))
+
+
+cdef int64_t count_tiles(const Tiling *tiling, int64_t batch, const int64_t *size) noexcept nogil:
+    """Count the tiles of (batch, size) pixels."""
+    return ceil_div(batch, tiling.samples) * ceil_div(size[0], tiling.extent[0]) * ceil_div(size[1], tiling.extent[1]) \
+        * ceil_div(size[2], tiling.extent[2])
+
+
+cdef bint nth_tile(const Tiling *tiling, int64_t batch, const int64_t *size, int64_t number, Box *tile) noexcept nogil:
+    """Make the tile of that number of (batch, size) pixels; return False if there are fewer."""
+    cdef int64_t count
+    cdef int d
+    for d in range(2, -1, -1):
+        count = ceil_div(size[d], tiling.extent[d])
+        if count == 0:
+            return False
+        tile.first[d] = number % count * tiling.extent[d]
+        tile.extent[d] = min(tiling.extent[d], size[d] - tile.first[d])
+        tile.step[d] = 1
+        number //= count
+    tile.n = number * tiling.samples
+    tile.samples = min(tiling.samples, batch - tile.n)
+    return tile.n < batch
+
+
+cdef void output_size(const SampleGeometry *sample, int64_t *size) noexcept nogil:
+    """Write the extents of grad_output."""
+    cdef int d
+    for d in range(3):
+        size[d] = sample.axis[d].size_out
+
+
+cdef void input_size(const SampleGeometry *sample, int64_t *size) noexcept nogil:
+    """Write the extents of the input."""
+    cdef int d
+    for d in range(3):
+        size[d] = sample.axis[d].size_in
+
+
+# ---- phases of the input, for grad_input
+
+cdef int64_t phase_count(const SampleGeometry *sample) noexcept nogil:
+    """Count the phases that have a pixel."""
+    return sample.axis[0].phases * sample.axis[1].phases * sample.axis[2].phases
+
+
+cdef void phase_grid(const SampleGeometry *sample, int64_t *size) noexcept nogil:
+    """Write the extents of the largest phase, in pixels."""
+    cdef int d
+    for d in range(3):
+        size[d] = ceil_div(sample.axis[d].size_in, sample.axis[d].stride)
+
+
+cdef int64_t taps_before_class(const ConvAxis *axis, int64_t tap_class) noexcept nogil:
+    """Count an axis' taps in the classes before this one."""
+    return tap_class * (axis.kernel // axis.period) + min(tap_class, axis.kernel % axis.period)
+
+
+cdef void make_phase(const SampleGeometry *sample, int64_t number, Phase *phase) noexcept nogil:
+    """Make the phase of that number, which is below phase_count."""
+    cdef int d
+    cdef const ConvAxis *axis
+    cdef ConvAxisPhase *part
+    phase.tap_count = 1
+    for d in range(2, -1, -1):
+        axis = &sample.axis[d]
+        phase.axis[d] = conv_axis_phase(axis[0], number % axis.phases)
+        number //= axis.phases
+        phase.tap_count *= phase.axis[d].taps
+    phase.first_packed = 0
+    if phase.tap_count:
+        part = phase.axis
+        phase.first_packed = \
+            taps_before_class(&sample.axis[0], part[0].tap) * sample.axis[1].kernel * sample.axis[2].kernel \
+            + part[0].taps * (taps_before_class(&sample.axis[1], part[1].tap) * sample.axis[2].kernel
+                              + part[1].taps * taps_before_class(&sample.axis[2], part[2].tap))
+
+
+cdef void phase_tap(const SampleGeometry *sample, const Phase *phase, int64_t number, int64_t *output,
+                    int64_t *k) noexcept nogil:
+    """Write the output pixel that the phase's first pixel meets under the phase's tap of that number, and that tap's
+    index k along each axis."""
+    cdef int64_t rank
+    cdef int d
+    for d in range(2, -1, -1):
+        rank = number % phase.axis[d].taps
+        number //= phase.axis[d].taps
+        k[d] = phase.axis[d].tap + rank * sample.axis[d].period
+        output[d] = phase.axis[d].output - rank * sample.axis[d].hop
+
+
+cdef int64_t packed_tap(const SampleGeometry *sample, int64_t tap) noexcept nogil:
+    """Return the number of a tap in the order of packed taps: class by class, so that the taps of a phase follow each
+    other."""
+    cdef int64_t before[3]
+    cdef int64_t same[3]
+    cdef int64_t rank[3]
+    cdef int64_t k, tap_class
+    cdef const ConvAxis *axis
+    cdef int d
+    for d in range(2, -1, -1):
+        axis = &sample.axis[d]
+        k = tap % axis.kernel
+        tap //= axis.kernel
+        tap_class, rank[d] = k % axis.period, k // axis.period
+        before[d] = taps_before_class(axis, tap_class)
+        same[d] = (axis.kernel - 1 - tap_class) // axis.period + 1
+    return before[0] * sample.axis[1].kernel * sample.axis[2].kernel \
+        + same[0] * (before[1] * sample.axis[2].kernel + same[1] * before[2]) \
+        + (rank[0] * same[1] + rank[1]) * same[2] + rank[2]
+
+
+cdef bint phase_part(const Phase *phase, const Box *tile, Box *part) noexcept nogil:
+    """Cut from a tile of the phases' grid what lies outside of this phase; return whether anything is left."""
+    cdef bint left = True
+    cdef int d
+    part[0] = tile[0]
+    for d in range(3):
+        part.extent[d] = min(tile.extent[d], phase.axis[d].size - tile.first[d])
+        left = left and part.extent[d] > 0
+    return left
+
+
+# ---- the halo: the output pixels that the taps reach
+
+# The taps reach output pixels s + low to s + low + extra from the pixel at step s: of any phase, or of one.
+ctypedef struct Halo:
+    int64_t low[3]
+    int64_t extra[3]
+
+
+cdef void all_phases_halo(const SampleGeometry *sample, Halo *halo) noexcept nogil:
+    """Find the halo that holds those of all phases."""
+    cdef const ConvAxis *axis
+    cdef int d
+    for d in range(3):
+        axis = &sample.axis[d]
+        halo.low[d] = -floor_div((axis.kernel - 1) * axis.dilation - axis.before, axis.stride)
+        halo.extra[d] = max(<int64_t>0, floor_div(axis.phases - 1 + axis.before, axis.stride) - halo.low[d])
+
+
+cdef void phase_halo(const SampleGeometry *sample, const Phase *phase, Halo *halo) noexcept nogil:
+    """Find the halo of one phase."""
+    cdef int d
+    for d in range(3):
+        halo.extra[d] = max(<int64_t>0, phase.axis[d].taps - 1) * sample.axis[d].hop
+        halo.low[d] = phase.axis[d].output - halo.extra[d]
+
+
+cdef void block_under(const Box *tile, const Halo *halo, Box *block) noexcept nogil:
+    """Make the block of output pixels that a tile's taps reach."""
+    cdef int d
+    block[0] = tile[0]
+    for d in range(3):
+        block.first[d] += halo.low[d]
+        block.extent[d] += halo.extra[d]
+
+
+cdef int64_t halo_positions(const SampleGeometry *sample, const int64_t *extent, int64_t limit) noexcept nogil:
+    """Count the positions of one sample's block under a tile with these extents, in any phase; limit + 1 if there are
+    more than the limit."""
+    cdef int64_t sum[3]
+    cdef Halo halo
+    cdef int d
+    all_phases_halo(sample, &halo)
+    for d in range(3):
+        if add_overflows(extent[d], halo.extra[d], &sum[d]):
+            return limit + 1
+    return sample_positions(sum, limit)
+
+
+cdef int64_t tile_phases(const ConvProblem *problem, int64_t pixels, int64_t limit, Tiling *tiling) noexcept nogil:
+    """Cut the grid of the largest phase into tiles of at most `pixels` pixels, which hold several samples where their
+    blocks then have at most `limit` positions; return the number of tiles."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t grid[3]
+    phase_grid(sample, grid)
+    tile_grid(grid, pixels, tiling)
+    join_samples(grid, problem.batch, min(pixels // tiling_pixels(tiling),
+                                          limit // halo_positions(sample, tiling.extent, limit)), tiling)
+    return count_tiles(tiling, problem.batch, grid)
+
+
+cdef int64_t block_offset(const Box *block, const int64_t *output, const int64_t *low) noexcept nogil:
+    """Return the block's position of an output pixel under step 0 of the phase."""
+    return ((output[0] - low[0]) * block.extent[1] + output[1] - low[1]) * block.extent[2] + output[2] - low[2]
+
+
+cdef bint meets_output(const SampleGeometry *sample, const Box *block) noexcept nogil:
+    """Say whether any position of a block is an output pixel rather than padding."""
+    cdef int d
+    for d in range(3):
+        if block.first[d] + block.extent[d] <= 0 or block.first[d] >= sample.axis[d].size_out:
+            return False
+    return True
+
+
+# ---- classes of taps, for grad_weight
+
+# The input under a tile of output pixels: class by class, or interleaved (one "class" of all taps).
+ctypedef struct InputBlock:
+    int64_t classes[3]    # of taps, along each axis
+    int64_t extent[3]     # positions of a class
+    int64_t step[3]       # input pixels from position to position
+    int64_t pixel[3]      # positions from output pixel to output pixel
+    int64_t hop[3]        # positions from tap to tap of a class
+    int64_t sample        # positions from sample to sample
+    int64_t plane         # positions of a class, all samples of the tile together
+
+
+cdef int64_t class_count(const InputBlock *block) noexcept nogil:
+    """Count the classes along all axes."""
+    return block.classes[0] * block.classes[1] * block.classes[2]
+
+
+cdef bint fill_input_block(const SampleGeometry *sample, const int64_t *extent, int64_t samples, bint interleaved,
+                           int64_t align, int64_t limit, InputBlock *block) noexcept nogil:
+    """Lay out the input under a tile of `extent` output pixels and `samples` samples, which begin at multiples of
+    `align` positions. Return False where the classes of one channel and sample have more positions than the limit."""
+    cdef const ConvAxis *axis
+    cdef int64_t extra, last_tap, positions
+    cdef int d
+    for d in range(3):
+        axis = &sample.axis[d]
+        block.classes[d] = 1 if interleaved else min(axis.period, axis.kernel)
+        block.step[d] = axis.common if interleaved else axis.stride
+        block.pixel[d] = axis.period if interleaved else 1
+        block.hop[d] = axis.hop
+        last_tap = axis.kernel - 1 if interleaved else (axis.kernel - 1) // axis.period
+        if mul_overflows(extent[d] - 1, block.pixel[d], &positions) or mul_overflows(last_tap, axis.hop, &extra) \
+                or add_overflows(positions, extra, &positions):
+            return False
+        block.extent[d] = positions + 1
+    positions = sample_positions(block.extent, limit)
+    extra = sample_positions(block.classes, limit)
+    if positions > limit or extra > limit or positions * extra > limit:
+        return False
+    block.sample = round_up(positions, align)
+    block.plane = samples * block.sample
+    return True
+
+
+cdef void class_box(const SampleGeometry *sample, const InputBlock *block, const Box *tile, int64_t number,
+                    Box *box) noexcept nogil:
+    """Make the box of input pixels of the class of that number, for the tile's samples."""
+    cdef int d
+    box.n, box.samples = tile.n, tile.samples
+    for d in range(2, -1, -1):
+        box.first[d] = tile.first[d] * sample.axis[d].stride + number % block.classes[d] * sample.axis[d].dilation \
+            - sample.axis[d].before
+        number //= block.classes[d]
+        box.step[d], box.extent[d] = block.step[d], block.extent[d]
+
+
+cdef int64_t tap_position(const SampleGeometry *sample, const InputBlock *block, int64_t tap,
+                          int64_t *in_class) noexcept nogil:
+    """Return the class of a tap; in_class: the position in it that the tile's first pixel meets."""
+    cdef int64_t tap_class[3]
+    cdef int64_t rank[3]
+    cdef int64_t k
+    cdef int d
+    for d in range(2, -1, -1):
+        k = tap % sample.axis[d].kernel
+        tap //= sample.axis[d].kernel
+        tap_class[d] = 0 if block.classes[d] == 1 else k % block.classes[d]
+        rank[d] = k if block.classes[d] == 1 else k // block.classes[d]
+    in_class[0] = (rank[0] * block.hop[0] * block.extent[1] + rank[1] * block.hop[1]) * block.extent[2] \
+        + rank[2] * block.hop[2]
+    return (tap_class[0] * block.classes[1] + tap_class[1]) * block.classes[2] + tap_class[2]
+
+
+cdef int64_t pixel_row(const InputBlock *block, int64_t n, int64_t z, int64_t y) noexcept nogil:
+    """Return the position in a class of the first pixel of a tile's row, in the tile's n-th sample."""
+    return n * block.sample + (z * block.pixel[0] * block.extent[1] + y * block.pixel[1]) * block.extent[2]
+
+
+cdef void input_pixel(const SampleGeometry *sample, const int64_t *o, int64_t tap, int64_t *i) noexcept nogil:
+    """Write the input pixel that output pixel o meets under a tap; it is outside of the image where it is padding."""
+    cdef int d
+    for d in range(2, -1, -1):
+        i[d] = o[d] * sample.axis[d].stride + tap % sample.axis[d].kernel * sample.axis[d].dilation \
+            - sample.axis[d].before
+        tap //= sample.axis[d].kernel
+
+
+cdef bint is_inside(const int64_t *pixel, const int64_t *size) noexcept nogil:
+    """Say whether a pixel lies in an image of that size."""
+    return 0 <= pixel[0] < size[0] and 0 <= pixel[1] < size[1] and 0 <= pixel[2] < size[2]

@@ -1,0 +1,129 @@
+# grad_input as an implicit GEMM, for most convolutions: a task packs the grad_output under a tile of input pixels with
+# its halo, channels side by side, once for all taps; a tap is an offset into that block, and a panel of taps by
+# channels one batch-reduce product.
+cdef enum:
+    GEMM_TILE_PIXELS = 896      # the more, the less of a tile's edge is packed twice
+    GEMM_BLOCK_ELEMENTS = 1 << 16
+    GEMM_POSITIONS = 4096       # of a packed block, at most
+
+
+cdef int64_t input_gemm_pixels(int64_t channels) noexcept nogil:
+    """Return the pixels of a tile, where there is no need for more tasks."""
+    return max(<int64_t>MIN_TILE_PIXELS, min(<int64_t>GEMM_TILE_PIXELS, GEMM_BLOCK_ELEMENTS // channels))
+
+
+cdef bint accepts_input_gemm(const SampleGeometry *sample, const char **why) noexcept nogil:
+    cdef int64_t grid[3]
+    cdef int64_t positions
+    cdef SumOrder order
+    cdef Tiling tiling
+    order_panel(sample, &order)
+    phase_grid(sample, grid)
+    tile_grid(grid, input_gemm_pixels(order.channels), &tiling)
+    positions = halo_positions(sample, tiling.extent, GEMM_POSITIONS)
+    if positions > GEMM_POSITIONS:
+        why[0] = b"the block that the taps of a tile reach is too large"
+        return False
+    if positions > sample.taps * tiling_pixels(&tiling):
+        why[0] = b"the block that the taps of a tile reach has more positions than they read"
+        return False
+    return True
+
+
+cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
+                           Blocking *blocking) noexcept nogil:
+    """Make the tiles smaller, then the tasks narrower, while there are too few tasks for the threads."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef InputTiles *own = <InputTiles *>blocking.own
+    cdef int64_t pixels = input_gemm_pixels(order.channels)
+    block_input_columns(sample, order, own)
+    tile_phases(problem, pixels, GEMM_POSITIONS, &own.tiling)
+    while threads > 1 and pixels > MIN_TILE_PIXELS and input_tile_tasks(problem, own) < 4 * threads:
+        pixels //= 2
+        tile_phases(problem, pixels, GEMM_POSITIONS, &own.tiling)
+    while threads > 1 and own.task_panels > 1 and input_tile_tasks(problem, own) < 4 * threads:
+        own.task_panels = ceil_div(own.task_panels, 2)
+    book_input_tiles(problem, order, own.tiling.samples * halo_positions(sample, own.tiling.extent, GEMM_POSITIONS),
+                     own, blocking)
+
+
+cdef void plan_input_prefetch(const ConvRun *run, const InputTile *t, const Halo *halo, const Box *block, int64_t co,
+                              Prefetch *prefetch) noexcept nogil:
+    """Plan to prefetch the next block of co, or after the last one the first of the phase's next tile."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
+    cdef int64_t rows = register_tile(sample, &own.weights.ci).rows, channels = run.order.channels
+    cdef int64_t calls = ceil_div(t.phase.tap_count, run.order.taps) * t.panels * ceil_div(t.pixels, rows)
+    cdef int64_t size[3]
+    cdef Box next
+    cdef int d
+    output_size(sample, size)
+    if co + channels < sample.cout:
+        plan_prefetch(run.problem, size, block, t.sums.group * sample.cout + co + channels,
+                      min(channels, sample.cout - co - channels), calls, prefetch)
+        return
+    no_prefetch(prefetch)
+    cdef int64_t grid[3]
+    for d in range(3):
+        grid[d] = t.phase.axis[d].size
+    if nth_tile(&own.tiling, run.problem.batch, grid, t.number + 1, &next):
+        block_under(&next, halo, &next)
+        plan_prefetch(run.problem, size, &next, t.sums.group * sample.cout, min(channels, sample.cout), calls, prefetch)
+
+
+cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    """Pack a block for each panel of co, and add its products under all taps, panel by panel."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
+    cdef int64_t pitch = block_pitch(sample, run.order), co = 0, count, tap, s
+    cdef int64_t size[3]
+    cdef int64_t output[3]
+    cdef int64_t k[3]
+    cdef InputTile t
+    cdef Box block
+    cdef Halo halo
+    cdef Prefetch prefetch
+    cdef BatchReduce steps
+    if not begin_input_tile(run, number, scratch, &t):
+        return
+    output_size(sample, size)
+    phase_halo(sample, &t.phase, &halo)
+    block_under(&t.tile, &halo, &block)
+    fill_indirection(&t.tile, block.extent, pitch, t.indirection)
+    begin_steps(run, &t, &steps)
+    while t.phase.tap_count and co < sample.cout:
+        count = min(run.order.channels, sample.cout - co)
+        steps.depth = ceil_div(count, 2) if own.weights.ci.vnni else count
+        pack_channels(run.problem, &run.problem.view[CONV_GRAD_OUTPUT], size, &block, t.sums.group * sample.cout + co,
+                      count, t.block, pitch, own.weights.ci.vnni, t.staging, t.place)
+        plan_input_prefetch(run, &t, &halo, &block, co, &prefetch)
+        tap = 0
+        while tap < t.phase.tap_count:
+            steps.count = min(run.order.taps, t.phase.tap_count - tap)
+            for s in range(steps.count):
+                phase_tap(sample, &t.phase, tap + s, output, k)
+                t.a_offset[s] = block_offset(&block, output, halo.low) * pitch
+                t.b_offset[s] = s * steps.depth * own.weights.ci.columns
+            multiply_panels(run, &t, &steps, co, tap, &prefetch)
+            tap += run.order.taps
+        co += run.order.channels
+    end_input_tile(run, &t)
+
+
+cdef void explain_input_gemm(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,
+                             size_t size) noexcept nogil:
+    cdef const InputTiles *own = <const InputTiles *>blocking.own
+    snprintf(text, size, b"implicit GEMM: taps are offsets into a packed block of grad_output; tiles of %lld x %lld x "
+             b"%lld x %lld pixels, %lld of %lld columns a task; panels of %lld taps by %lld channels%s",
+             <long long>own.tiling.samples, <long long>own.tiling.extent[0], <long long>own.tiling.extent[1],
+             <long long>own.tiling.extent[2], <long long>(own.task_panels * own.weights.ci.columns),
+             <long long>(own.weights.ci.count * own.weights.ci.columns), <long long>order.taps,
+             <long long>order.channels, b"; pairs of bfloat16" if own.weights.ci.vnni else b"")
+
+
+cdef ConvAlgorithm input_gemm() noexcept nogil:
+    cdef ConvAlgorithm row
+    row.name, row.gradients = b"grad_input:gemm", FOR_GRAD_INPUT
+    row.accepts, row.order, row.block = accepts_input_gemm, order_panel, block_input_gemm
+    row.prepare, row.task, row.explain = prepare_input_weights, input_gemm_task, explain_input_gemm
+    return row

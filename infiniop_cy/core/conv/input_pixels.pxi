@@ -1,0 +1,208 @@
+# grad_input with pixels in lanes, for few input channels to a group: ci are the rows of a register tile (scalars of the
+# packed weights) and the columns are positions of a packed block of grad_output, as they lie, those between the pixels
+# too. No transposition; a tap is an unaligned load. All phases of the stride share one block.
+cdef enum:
+    LANE_PIXELS = 1792        # of a tile
+    LANE_SUMS = 1 << 15       # elements, or about, of all phases
+    LANE_ROWS = 128           # of sums, all phases together
+    LANE_POSITIONS = 4096     # of a packed block, at most
+
+    # pieces of scratch; shared:
+    LANE_WEIGHTS = 0
+    # of a thread:
+    LANE_STAGED_WEIGHTS = 0
+    LANE_BLOCK = 1
+    LANE_SUMMED = 2
+    LANE_STAGING = 3
+    LANE_A_OFFSETS = 4
+    LANE_B_OFFSETS = 5
+
+
+ctypedef struct InputPixels:
+    WeightPanels weights  # a micro-panel holds the rows of a register tile
+    Tiling tiling         # of the phases' grid
+    int64_t tiles
+    int64_t plane         # elements from channel to channel of a block
+    int64_t pitch         # elements from row to row of sums
+
+
+cdef const RegisterTile *pixels_tile(const SampleGeometry *sample) noexcept nogil:
+    """Find the register tile whose rows suit the input channels."""
+    cdef const RegisterTiles *tiles = &kernels.dot2 if bfloat16_dot2(sample) and sample.cout > 1 \
+        else &kernels.gemm[sample.compute]
+    return &tiles.one_row if sample.cin == 1 else &tiles.few_rows
+
+
+cdef int64_t pixels_rows(const SampleGeometry *sample) noexcept nogil:
+    """Count the rows of sums of one phase: the input channels up to whole register tiles."""
+    return round_up(sample.cin, pixels_tile(sample).rows)
+
+
+cdef void cut_input_pixels(const SampleGeometry *sample, Tiling *tiling) noexcept nogil:
+    """Make tiles of one sample whose sums, of all phases, stay in the cache."""
+    cdef int64_t grid[3]
+    phase_grid(sample, grid)
+    tile_grid(grid, min(<int64_t>LANE_PIXELS, LANE_SUMS // (phase_count(sample) * pixels_rows(sample))), tiling)
+
+
+cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) noexcept nogil:
+    cdef Tiling tiling
+    if not 0 < sample.cin <= sample.lanes:
+        why[0] = b"the input channels of a group fill a vector"
+        return False
+    if sample.pixels_in == 0 or phase_count(sample) > LANE_ROWS \
+            or phase_count(sample) * pixels_rows(sample) > LANE_ROWS:
+        why[0] = b"no input pixels, or phases of the stride by input channels are too many rows"
+        return False
+    cut_input_pixels(sample, &tiling)
+    if halo_positions(sample, tiling.extent, LANE_POSITIONS) > LANE_POSITIONS:
+        why[0] = b"the block that the taps of a tile reach is too large"
+        return False
+    return True
+
+
+cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
+                             Blocking *blocking) noexcept nogil:
+    """Make a micro-panel of the rows of a register tile, and join small samples in one tile."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef InputPixels *own = <InputPixels *>blocking.own
+    cdef const RegisterTile *tile = pixels_tile(sample)
+    cdef int64_t grid[3]
+    cdef int64_t positions, pixels, width = tile.vectors * sample.lanes
+    cdef Scratch *local = &blocking.local
+    own.weights.ci.columns, own.weights.ci.count = tile.rows, ceil_div(sample.cin, tile.rows)
+    own.weights.ci.vnni = bfloat16_dot2(sample) and sample.cout > 1
+    own.weights.channels = order.channels
+    phase_grid(sample, grid)
+    cut_input_pixels(sample, &own.tiling)
+    positions, pixels = halo_positions(sample, own.tiling.extent, LANE_POSITIONS), tiling_pixels(&own.tiling)
+    join_samples(grid, problem.batch, min(LANE_POSITIONS // positions,
+                                          LANE_SUMS // (phase_count(sample) * pixels_rows(sample) * pixels)),
+                 &own.tiling)
+    own.tiles = count_tiles(&own.tiling, problem.batch, grid)
+    own.plane = odd_lines(own.tiling.samples * positions)
+    own.pitch = own.plane + width
+    book_weights(sample, &own.weights, LANE_WEIGHTS, LANE_STAGED_WEIGHTS, blocking)
+    book(local, LANE_BLOCK, own.plane * order.channels + width, sample.item)
+    book(local, LANE_SUMMED, phase_count(sample) * pixels_rows(sample) * own.pitch, sample.item)
+    book(local, LANE_STAGING, staging_elements(sample), sample.item)
+    book(local, LANE_A_OFFSETS, order.taps, sizeof(int64_t))
+    book(local, LANE_B_OFFSETS, order.taps, sizeof(int64_t))
+    blocking.tasks = sample.groups * own.tiles
+
+
+cdef bint prepare_input_pixels(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    """Pack the weights of one unit; return whether there was inf or NaN."""
+    cdef const InputPixels *own = <const InputPixels *>run.blocking.own
+    return pack_weight_panel(run.problem, &own.weights, number, shared_piece(run, LANE_WEIGHTS),
+                             local_piece(run, LANE_STAGED_WEIGHTS, scratch))
+
+
+cdef void multiply_phase(const ConvRun *run, const Phase *phase, int64_t group, int64_t co, int64_t depth,
+                         const Box *block, const Halo *halo, int64_t positions, char *sums,
+                         char *scratch) noexcept nogil:
+    """Add the products of one block of co to the sums of one phase."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputPixels *own = <const InputPixels *>run.blocking.own
+    cdef const RegisterTile *tile = pixels_tile(sample)
+    cdef int64_t units = 2 if own.weights.ci.vnni else 1, columns = own.weights.ci.columns, item = sample.item, tap = 0
+    cdef int64_t s, at, p
+    cdef int64_t *a_offset = <int64_t *>local_piece(run, LANE_A_OFFSETS, scratch)
+    cdef int64_t *b_offset = <int64_t *>local_piece(run, LANE_B_OFFSETS, scratch)
+    cdef char *weights = shared_piece(run, LANE_WEIGHTS)
+    cdef char *b = local_piece(run, LANE_BLOCK, scratch)
+    cdef int64_t output[3]
+    cdef int64_t k[3]
+    cdef int64_t indirection[MAX_ROWS]
+    cdef BatchReduce steps
+    for s in range(MAX_ROWS):
+        indirection[s] = units * s
+    steps.a_offset, steps.b_offset, steps.depth = a_offset, b_offset, depth
+    steps.a_step, steps.b_step = units * columns, own.plane
+    while tap < phase.tap_count:
+        steps.count = min(run.order.taps, phase.tap_count - tap)
+        for s in range(steps.count):
+            phase_tap(sample, phase, tap + s, output, k)
+            a_offset[s] = s * depth * columns * units
+            b_offset[s] = block_offset(block, output, halo.low)
+        at = 0
+        while at < positions:
+            for p in range(own.weights.ci.count):
+                tile.kernel(&steps, weight_panel(sample, &own.weights, weights, group, p, co)
+                            + (phase.first_packed + tap) * depth * columns * item, indirection, b + at * item,
+                            sums + (p * columns * own.pitch + at) * item, own.pitch, False)
+            at += tile.vectors * sample.lanes
+        tap += run.order.taps
+
+
+cdef void pack_output_planes(const ConvRun *run, const Box *block, int64_t channel, int64_t channels,
+                             char *scratch) noexcept nogil:
+    """Pack a block of grad_output as [co][position], or by pairs of co."""
+    cdef const InputPixels *own = <const InputPixels *>run.blocking.own
+    cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t size[3]
+    output_size(run.sample, size)
+    if own.weights.ci.vnni:
+        pack_vnni_planes(g, size, block, channel, channels, local_piece(run, LANE_BLOCK, scratch), own.plane, True,
+                         local_piece(run, LANE_STAGING, scratch))
+    else:
+        pack_planes(run.sample.dtype, run.sample.compute, g, size, block, channel, channels,
+                    local_piece(run, LANE_BLOCK, scratch), own.plane)
+
+
+cdef void input_pixels_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    """Run task number (group, tile), all phases of it."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputPixels *own = <const InputPixels *>run.blocking.own
+    cdef int64_t phases = phase_count(sample), group = number // own.tiles, co = 0, count, p
+    cdef int64_t phase_bytes = pixels_rows(sample) * own.pitch * sample.item
+    cdef int64_t grid[3]
+    cdef char *all_sums = local_piece(run, LANE_SUMMED, scratch)
+    cdef Box tile, block, part
+    cdef Halo halo
+    cdef Phase phase
+    cdef InputSums sums
+    phase_grid(sample, grid)
+    if not nth_tile(&own.tiling, run.problem.batch, grid, number % own.tiles, &tile):
+        return
+    all_phases_halo(sample, &halo)
+    block_under(&tile, &halo, &block)
+    memset(all_sums, 0, phases * phase_bytes)
+    while co < sample.cout:
+        count = min(run.order.channels, sample.cout - co)
+        pack_output_planes(run, &block, group * sample.cout + co, count, scratch)
+        for p in range(phases):
+            make_phase(sample, p, &phase)
+            if phase_part(&phase, &tile, &part):
+                multiply_phase(run, &phase, group, co, ceil_div(count, 2) if own.weights.ci.vnni else count, &block,
+                               &halo, positions_of(&part, &block), all_sums + p * phase_bytes, scratch)
+        co += run.order.channels
+    sums.group, sums.ci_from, sums.channels = group, 0, sample.cin
+    sums.extent, sums.pixel_pitch, sums.ci_pitch = block.extent, 1, own.pitch
+    for p in range(phases):
+        make_phase(sample, p, &phase)
+        if not phase_part(&phase, &tile, &part):
+            continue
+        sums.data = all_sums + p * phase_bytes
+        if run.nonfinite:
+            add_nonfinite_weights(run.problem, &phase, &part, &sums)
+        save_planes(run.problem, &phase, &part, &sums, False, local_piece(run, LANE_STAGING, scratch))
+
+
+cdef void explain_input_pixels(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking,
+                               char *text, size_t size) noexcept nogil:
+    cdef const InputPixels *own = <const InputPixels *>blocking.own
+    snprintf(text, size, b"pixels in lanes, since %lld channels to a group would leave some of %lld lanes empty; tiles "
+             b"of %lld x %lld x %lld x %lld pixels of %lld phases; panels of %lld taps by %lld channels%s",
+             <long long>sample.cin, <long long>sample.lanes, <long long>own.tiling.samples,
+             <long long>own.tiling.extent[0], <long long>own.tiling.extent[1], <long long>own.tiling.extent[2],
+             <long long>phase_count(sample), <long long>order.taps, <long long>order.channels,
+             b"; pairs of bfloat16" if own.weights.ci.vnni else b"")
+
+
+cdef ConvAlgorithm input_pixels() noexcept nogil:
+    cdef ConvAlgorithm row
+    row.name, row.gradients = b"grad_input:pixels", FOR_GRAD_INPUT
+    row.accepts, row.order, row.block = accepts_input_pixels, order_panel, block_input_pixels
+    row.prepare, row.task, row.explain = prepare_input_pixels, input_pixels_task, explain_input_pixels
+    return row

@@ -1,0 +1,156 @@
+# What the two algorithms share whose register tiles of grad_input have pixels as rows and ci as columns, and whose
+# steps go through the output channels of packed blocks: a task's tile, its sums and its scratch.
+cdef enum:
+    MIN_TILE_PIXELS = 224   # fewer would pack too much of a tile's edge twice
+
+    # pieces of scratch; shared:
+    INPUT_WEIGHTS = 0
+    # of a thread:
+    INPUT_STAGED_WEIGHTS = 0
+    INPUT_BLOCK = 1
+    INPUT_SUMS = 2
+    INPUT_STAGING = 3
+    INPUT_PLACES = 4
+    INPUT_INDIRECTION = 5
+    INPUT_A_OFFSETS = 6
+    INPUT_B_OFFSETS = 7
+
+
+ctypedef struct InputTiles:
+    WeightPanels weights
+    int64_t task_panels   # micro-panels of a task
+    Tiling tiling         # of the pixels of a phase
+    int64_t tiles         # of the largest phase
+
+
+# A task's part: a tile of one phase by the ci of some micro-panels.
+ctypedef struct InputTile:
+    int64_t number, panel_from, panels
+    int64_t pixels
+    Phase phase
+    Box tile
+    InputSums sums
+    char *block
+    char *staging
+    int64_t *place
+    int64_t *indirection
+    int64_t *a_offset
+    int64_t *b_offset
+
+
+cdef int64_t block_pitch(const SampleGeometry *sample, const SumOrder *order) noexcept nogil:
+    """Count the elements from position to position of a block: the output channels of a panel, up to a whole vector."""
+    return round_up(order.channels, sample.lanes)
+
+
+cdef void block_input_columns(const SampleGeometry *sample, const SumOrder *order, InputTiles *own) noexcept nogil:
+    """Cut the ci into micro-panels, and these into tasks of about WEIGHT_COLUMNS."""
+    cut_columns(sample, sample.cin, bfloat16_dot2(sample), &own.weights.ci)
+    own.weights.channels = order.channels
+    own.task_panels = min(own.weights.ci.count, max(<int64_t>1, WEIGHT_COLUMNS // own.weights.ci.columns))
+
+
+cdef int64_t input_tile_tasks(const ConvProblem *problem, InputTiles *own) noexcept nogil:
+    """Count the tasks; set own.tiles."""
+    cdef int64_t grid[3]
+    phase_grid(&problem.sample, grid)
+    own.tiles = count_tiles(&own.tiling, problem.batch, grid)
+    return problem.sample.groups * ceil_div(own.weights.ci.count, own.task_panels) \
+        * phase_count(&problem.sample) * own.tiles
+
+
+cdef void book_input_tiles(const ConvProblem *problem, const SumOrder *order, int64_t positions, InputTiles *own,
+                           Blocking *blocking) noexcept nogil:
+    """Make room for blocks of at most so many positions."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t pixels = tiling_pixels(&own.tiling)
+    cdef Scratch *local = &blocking.local
+    book_weights(sample, &own.weights, INPUT_WEIGHTS, INPUT_STAGED_WEIGHTS, blocking)
+    book(local, INPUT_BLOCK, positions * block_pitch(sample, order), sample.item)
+    book(local, INPUT_SUMS, (pixels + MAX_ROWS) * own.task_panels * own.weights.ci.columns, sample.item)
+    book(local, INPUT_STAGING, staging_elements(sample), sample.item)
+    book(local, INPUT_PLACES, positions, sizeof(int64_t))
+    book(local, INPUT_INDIRECTION, pixels + MAX_ROWS, sizeof(int64_t))
+    book(local, INPUT_A_OFFSETS, order.taps, sizeof(int64_t))
+    book(local, INPUT_B_OFFSETS, order.taps, sizeof(int64_t))
+    blocking.tasks = input_tile_tasks(problem, own)
+
+
+cdef bint prepare_input_weights(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    """Pack the weights of one unit; return whether there was inf or NaN."""
+    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
+    return pack_weight_panel(run.problem, &own.weights, number, shared_piece(run, INPUT_WEIGHTS),
+                             local_piece(run, INPUT_STAGED_WEIGHTS, scratch))
+
+
+cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, InputTile *t) noexcept nogil:
+    """Begin task number (group, micro-panels, phase, tile), its sums zero; return False where the phase has no such
+    tile."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
+    cdef int64_t phases = phase_count(sample), parts = ceil_div(own.weights.ci.count, own.task_panels)
+    cdef int64_t outer = number // (phases * own.tiles)
+    cdef int64_t size[3]
+    cdef int d
+    make_phase(sample, number // own.tiles % phases, &t.phase)
+    for d in range(3):
+        size[d] = t.phase.axis[d].size
+    t.number = number % own.tiles
+    if not nth_tile(&own.tiling, run.problem.batch, size, t.number, &t.tile):
+        return False
+    t.panel_from = outer % parts * own.task_panels
+    t.panels = min(own.task_panels, own.weights.ci.count - t.panel_from)
+    t.pixels = box_positions(&t.tile)
+    t.block = local_piece(run, INPUT_BLOCK, scratch)
+    t.staging = local_piece(run, INPUT_STAGING, scratch)
+    t.place = <int64_t *>local_piece(run, INPUT_PLACES, scratch)
+    t.indirection = <int64_t *>local_piece(run, INPUT_INDIRECTION, scratch)
+    t.a_offset = <int64_t *>local_piece(run, INPUT_A_OFFSETS, scratch)
+    t.b_offset = <int64_t *>local_piece(run, INPUT_B_OFFSETS, scratch)
+    t.sums.data = local_piece(run, INPUT_SUMS, scratch)
+    t.sums.group, t.sums.ci_from = outer // parts, t.panel_from * own.weights.ci.columns
+    t.sums.pixel_pitch, t.sums.ci_pitch = t.panels * own.weights.ci.columns, 1
+    t.sums.channels = min(t.sums.pixel_pitch, sample.cin - t.sums.ci_from)
+    t.sums.extent = t.tile.extent
+    memset(t.sums.data, 0, t.pixels * t.sums.pixel_pitch * sample.item)
+    return True
+
+
+cdef void fill_indirection(const Box *tile, const int64_t *extent, int64_t pitch, int64_t *indirection) noexcept nogil:
+    """Point each pixel of the tile at its position in a block with these extents, whose positions are `pitch` elements
+    apart."""
+    cdef int64_t n, z, y, x, i = 0
+    for n in range(tile.samples):
+        for z in range(tile.extent[0]):
+            for y in range(tile.extent[1]):
+                for x in range(tile.extent[2]):
+                    indirection[i] = (((n * extent[0] + z) * extent[1] + y) * extent[2] + x) * pitch
+                    i += 1
+    repeat_last(indirection, i)
+
+
+cdef void multiply_panels(const ConvRun *run, const InputTile *t, const BatchReduce *steps, int64_t co, int64_t tap,
+                          Prefetch *prefetch) noexcept nogil:
+    """Add the products of the block with the weights of a block of co, from the phase's tap of that number on."""
+    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
+    cdef const WeightPanels *weights = &own.weights
+    cdef int64_t item = run.sample.item, columns = weights.ci.columns, p
+    for p in range(t.panels):
+        multiply(register_tile(run.sample, &weights.ci), steps, t.block, t.indirection, t.pixels,
+                 weight_panel(run.sample, weights, shared_piece(run, INPUT_WEIGHTS), t.sums.group, t.panel_from + p, co)
+                 + (t.phase.first_packed + tap) * steps.depth * columns * item,
+                 t.sums.data + p * columns * item, t.sums.pixel_pitch, item, False, prefetch)
+
+
+cdef void begin_steps(const ConvRun *run, const InputTile *t, BatchReduce *steps) noexcept nogil:
+    """Set the strides of a step and where the offsets of the taps lie."""
+    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
+    steps.a_offset, steps.b_offset = t.a_offset, t.b_offset
+    steps.a_step, steps.b_step = 2 if own.weights.ci.vnni else 1, own.weights.ci.columns
+
+
+cdef void end_input_tile(const ConvRun *run, const InputTile *t) noexcept nogil:
+    """Add the products of inf and NaN weights, then save the tile."""
+    if run.nonfinite:
+        add_nonfinite_weights(run.problem, &t.phase, &t.tile, &t.sums)
+    save_tile(run.problem, &t.phase, &t.tile, &t.sums, t.staging)

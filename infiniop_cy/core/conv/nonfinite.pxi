@@ -1,0 +1,171 @@
+# inf and NaN that may not meet the zeros of padding. They are packed as a number that is nothing beside a real product,
+# of their sign so that times inf it is right, and their real products are added afterwards: the sums that they reach
+# are then inf or NaN, and no other sum has changed by a bit. To add such a product twice does no harm.
+cdef extern from *:
+    """
+    static const double TINY = 0x1p-100;
+    """
+    const double TINY
+
+
+ctypedef fused real:
+    float
+    double
+
+
+cdef bint replace_nonfinite(real *values, int64_t n) noexcept nogil:
+    """Replace inf and NaN by TINY of their sign; return whether there were any."""
+    cdef int64_t i
+    cdef bint found = False
+    for i in range(n):
+        if values[i] - values[i] != 0:
+            values[i] = <real>(TINY if values[i] > 0 else -TINY)
+            found = True
+    return found
+
+
+cdef bint replace_nonfinite_values(const SampleGeometry *sample, char *values, int64_t n) noexcept nogil:
+    """Replace inf and NaN among n values of the compute type by TINY of their sign; return whether there were any."""
+    if sample.compute == DTYPE_F64:
+        return replace_nonfinite(<double *>values, n)
+    return replace_nonfinite(<float *>values, n)
+
+
+# Sums of grad_input: those of a pixel of the tile, for channels ci_from to ci_from + channels of a group. The pixels
+# are laid out as the positions of a block with these extents.
+ctypedef struct InputSums:
+    char *data
+    int64_t group, ci_from, channels
+    int64_t extent[3]
+    int64_t pixel_pitch, ci_pitch  # elements
+
+
+cdef inline char *sum_of_pixel(const ConvProblem *problem, const InputSums *sums, int64_t n, int64_t z, int64_t y,
+                               int64_t x) noexcept nogil:
+    """Find the sum of a tile's pixel for the first of its channels."""
+    return sums.data + (((n * sums.extent[0] + z) * sums.extent[1] + y) * sums.extent[2] + x) * sums.pixel_pitch \
+        * problem.sample.item
+
+
+cdef void add_tap_products(const ConvProblem *problem, const Box *tile, int64_t co, int64_t ci, const int64_t *output,
+                           double weight, const InputSums *sums) noexcept nogil:
+    """Add the products of one weight with the output pixels that a tile's pixels meet under its tap."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t n, z, y, x
+    cdef int64_t o[3]
+    cdef int64_t size[3]
+    output_size(sample, size)
+    for n in range(tile.samples):
+        for z in range(tile.extent[0]):
+            for y in range(tile.extent[1]):
+                for x in range(tile.extent[2]):
+                    o[0], o[1] = tile.first[0] + z + output[0], tile.first[1] + y + output[1]
+                    o[2] = tile.first[2] + x + output[2]
+                    if is_inside(o, size):
+                        add_one(sample, sum_of_pixel(problem, sums, n, z, y, x) + ci * sums.ci_pitch * sample.item,
+                                weight * load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], tile.n + n,
+                                                    sums.group * sample.cout + co, o))
+
+
+cdef void add_nonfinite_weights(const ConvProblem *problem, const Phase *phase, const Box *tile,
+                                const InputSums *sums) noexcept nogil:
+    """Add the products of inf and NaN weights to the sums of a phase's tile."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
+    cdef int64_t tap, co, ci
+    cdef int64_t output[3]
+    cdef int64_t k[3]
+    cdef double weight
+    for tap in range(phase.tap_count):
+        phase_tap(sample, phase, tap, output, k)
+        for co in range(sample.cout):
+            for ci in range(sums.channels):
+                weight = load_pixel(problem, w, sums.group * sample.cout + co, sums.ci_from + ci, k)
+                if is_nonfinite(weight):
+                    add_tap_products(problem, tile, co, ci, output, weight, sums)
+
+
+cdef void add_pixel_products(const ConvProblem *problem, const Phase *phase, const Box *tile, int64_t n, int64_t co,
+                             const int64_t *o, double value, const InputSums *sums) noexcept nogil:
+    """Add the products of one value of grad_output with the weights of the taps that lead from it to a tile's
+    pixels."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t tap, ci
+    cdef int64_t output[3]
+    cdef int64_t k[3]
+    cdef int64_t at[3]
+    cdef int d
+    for tap in range(phase.tap_count):
+        phase_tap(sample, phase, tap, output, k)
+        for d in range(3):
+            at[d] = o[d] - output[d] - tile.first[d]
+        if not is_inside(at, tile.extent):
+            continue
+        for ci in range(sums.channels):
+            add_one(sample, sum_of_pixel(problem, sums, n, at[0], at[1], at[2]) + ci * sums.ci_pitch * sample.item,
+                    value * load_pixel(problem, &problem.view[CONV_WEIGHT], sums.group * sample.cout + co,
+                                       sums.ci_from + ci, k))
+
+
+cdef void add_nonfinite_outputs(const ConvProblem *problem, const Phase *phase, const Box *tile,
+                                const InputSums *sums) noexcept nogil:
+    """Add the products of inf and NaN in grad_output to the sums of a phase's tile."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t n, co, z, y, x
+    cdef int64_t size[3]
+    cdef int64_t o[3]
+    cdef double value
+    cdef Box block
+    cdef Halo halo
+    output_size(sample, size)
+    phase_halo(sample, phase, &halo)
+    block_under(tile, &halo, &block)
+    for n in range(tile.samples):
+        for co in range(sample.cout):
+            for z in range(block.extent[0]):
+                for y in range(block.extent[1]):
+                    for x in range(block.extent[2]):
+                        o[0], o[1], o[2] = block.first[0] + z, block.first[1] + y, block.first[2] + x
+                        if not is_inside(o, size):
+                            continue
+                        value = load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], tile.n + n,
+                                           sums.group * sample.cout + co, o)
+                        if is_nonfinite(value):
+                            add_pixel_products(problem, phase, tile, n, co, o, value, sums)
+
+
+# Sums of grad_weight: those of (co, tap) for output channels co_from to co_from + cos of a group.
+ctypedef struct WeightSums:
+    char *data
+    int64_t group, co_from, cos
+    int64_t co_pitch, tap_pitch  # elements
+
+
+cdef void add_nonfinite_input(const ConvProblem *problem, const Box *tile, int64_t ci, int64_t tap_from, int64_t tap_to,
+                              const WeightSums *sums) noexcept nogil:
+    """Add the products with inf and NaN of one input channel under taps [tap_from, tap_to); sums.data: where the sums
+    of tap_from lie."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t tap, co, n, z, y, x
+    cdef int64_t o[3]
+    cdef int64_t i[3]
+    cdef int64_t size[3]
+    cdef double value
+    input_size(sample, size)
+    for tap in range(tap_from, tap_to):
+        for n in range(tile.n, tile.n + tile.samples):
+            for z in range(tile.extent[0]):
+                for y in range(tile.extent[1]):
+                    for x in range(tile.extent[2]):
+                        o[0], o[1], o[2] = tile.first[0] + z, tile.first[1] + y, tile.first[2] + x
+                        input_pixel(sample, o, tap, i)
+                        if not is_inside(i, size):
+                            continue
+                        value = load_pixel(problem, &problem.view[CONV_INPUT], n, sums.group * sample.cin + ci, i)
+                        if not is_nonfinite(value):
+                            continue
+                        for co in range(sums.cos):
+                            add_one(sample,
+                                    sums.data + (co * sums.co_pitch + (tap - tap_from) * sums.tap_pitch) * sample.item,
+                                    value * load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], n,
+                                                       sums.group * sample.cout + sums.co_from + co, o))

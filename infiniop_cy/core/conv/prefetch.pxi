@@ -1,0 +1,52 @@
+# Software prefetch: the memory that the next block will be packed from is asked for while this one is multiplied, a
+# little with every register tile, so that memory and arithmetic overlap.
+ctypedef struct Prefetch:
+    char *source           # of one channel
+    int64_t channel        # bytes from channel to channel
+    int64_t channels       # still to come; 0 where there is nothing to prefetch
+    int64_t bytes          # of a channel
+    int64_t done           # bytes of the current channel
+    int64_t lines          # cache lines at a time
+
+
+cdef void no_prefetch(Prefetch *prefetch) noexcept nogil:
+    """Plan to prefetch nothing."""
+    memset(prefetch, 0, sizeof(Prefetch))
+
+
+cdef void plan_prefetch(const ConvProblem *problem, const int64_t *size, const Box *box, int64_t channel,
+                        int64_t channels, int64_t calls, Prefetch *prefetch) noexcept nogil:
+    """Plan to prefetch the first sample of a box of grad_output in `calls` parts, where rows and channels follow each
+    other in memory. What is not asked for comes when it is packed."""
+    cdef const ConvView *view = &problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t last, positions = 1, first
+    cdef int d
+    no_prefetch(prefetch)
+    prefetch.source = view.data + box.n * view.n + channel * view.channel
+    prefetch.bytes = 1
+    for d in range(3):
+        first = max(<int64_t>0, box.first[d])
+        last = min(size[d] - 1, box.first[d] + (box.extent[d] - 1) * box.step[d])
+        if last < first or view.space[d] < 0:
+            return
+        prefetch.source += first * view.space[d]
+        prefetch.bytes += (last - first) * view.space[d]
+        positions *= last - first + 1
+    if prefetch.bytes > 2 * itemsize_of(problem.sample.dtype) * positions:
+        return  # far from dense
+    prefetch.channel, prefetch.channels = view.channel, channels
+    prefetch.lines = ceil_div(channels * (prefetch.bytes // CONV_ALIGN + 1), max(<int64_t>1, calls))
+
+
+cdef void prefetch_some(Prefetch *prefetch) noexcept nogil:
+    """Ask for the next few lines."""
+    cdef int64_t i
+    for i in range(prefetch.lines if prefetch.channels else 0):
+        if not prefetch.channels:
+            return
+        prefetch_line(prefetch.source + prefetch.done)
+        prefetch.done += CONV_ALIGN
+        if prefetch.done >= prefetch.bytes:
+            prefetch.done = 0
+            prefetch.source += prefetch.channel
+            prefetch.channels -= 1

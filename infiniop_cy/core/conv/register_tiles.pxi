@@ -1,0 +1,52 @@
+# Register tiles over packed blocks, and how columns are cut into micro-panels for them.
+cdef enum:
+    MAX_ROWS = 8   # at least the rows of every register tile; indirection buffers and sums go on for so many
+
+
+# Columns of a packed matrix: so many in a micro-panel, which a register tile covers.
+ctypedef struct MicroPanels:
+    int64_t columns     # of a micro-panel: whole vectors
+    int64_t count
+    int vectors         # of a micro-panel
+    bint vnni           # steps are pairs of bfloat16
+
+
+cdef bint bfloat16_dot2(const SampleGeometry *sample) noexcept nogil:
+    """Say whether steps are pairs of bfloat16."""
+    return sample.dtype == DTYPE_BF16 and sample.dot2
+
+
+cdef void cut_columns(const SampleGeometry *sample, int64_t columns, bint vnni, MicroPanels *panels) noexcept nogil:
+    """Cut columns into micro-panels of equally many vectors, as wide as register tiles allow."""
+    cdef int64_t max_vectors = kernels.gemm[sample.compute].max_vectors
+    cdef int64_t vectors = max(<int64_t>1, ceil_div(columns, sample.lanes))
+    panels.vectors = <int>ceil_div(vectors, ceil_div(vectors, max_vectors))
+    panels.columns = panels.vectors * sample.lanes
+    panels.count = ceil_div(vectors, panels.vectors)
+    panels.vnni = vnni
+
+
+cdef const RegisterTile *register_tile(const SampleGeometry *sample, const MicroPanels *panels) noexcept nogil:
+    """Find the register tile that covers a micro-panel."""
+    if panels.vnni:
+        return &kernels.dot2.many_rows[panels.vectors]
+    return &kernels.gemm[sample.compute].many_rows[panels.vectors]
+
+
+cdef void multiply(const RegisterTile *tile, const BatchReduce *steps, const char *a, const int64_t *indirection,
+                   int64_t rows, const char *b, char *c, int64_t c_row, int64_t item, bint accumulate,
+                   Prefetch *prefetch) noexcept nogil:
+    """Add a b to c by register tiles; the indirection buffer and c go on for MAX_ROWS more rows that nobody reads.
+    c_row counts elements of `item` bytes."""
+    cdef int64_t i = 0
+    while i < rows:
+        prefetch_some(prefetch)
+        tile.kernel(steps, a, indirection + i, b, c + i * c_row * item, c_row, accumulate)
+        i += tile.rows
+
+
+cdef void repeat_last(int64_t *indirection, int64_t rows) noexcept nogil:
+    """Give the MAX_ROWS rows that nobody reads something to multiply."""
+    cdef int64_t i
+    for i in range(rows, rows + MAX_ROWS):
+        indirection[i] = indirection[rows - 1]

@@ -1,0 +1,136 @@
+# Sums of grad_input to memory, rounded once, or added to what is there.
+
+cdef char *tile_row(const ConvProblem *problem, int64_t group, const Phase *phase, const Box *tile, int64_t ci,
+                    int64_t n, int64_t z, int64_t y) noexcept nogil:
+    """Find where a row of a phase's tile begins in grad_input."""
+    cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
+    cdef const ConvAxis *axis = &problem.sample.axis[0]
+    return out.data + (tile.n + n) * out.n + (group * problem.sample.cin + ci) * out.channel \
+        + (phase.axis[0].first + (tile.first[0] + z) * axis[0].stride) * out.space[0] \
+        + (phase.axis[1].first + (tile.first[1] + y) * axis[1].stride) * out.space[1] \
+        + (phase.axis[2].first + tile.first[2] * axis[2].stride) * out.space[2]
+
+
+cdef void save_channels(const ConvProblem *problem, char *values, char *out, int64_t channel, int64_t channels,
+                        char *staging) noexcept nogil:
+    """Save sums that lie side by side to channels `channel` bytes apart."""
+    cdef const SampleGeometry *sample = &problem.sample
+    if problem.accumulate:
+        problem.load(out, channel, staging, sample.item, channels)
+        add_values(sample, staging, values, channels)
+    problem.save(values, sample.item, out, channel, channels)
+
+
+cdef void save_row(const ConvProblem *problem, char *values, char *out, int64_t step, int64_t count,
+                   char *staging) noexcept nogil:
+    """Save sums of pixels that follow each other to pixels `step` bytes apart. staging: room for STAGE_PIXELS
+    elements."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t x = 0, n
+    while problem.accumulate and x < count:
+        n = min(<int64_t>STAGE_PIXELS, count - x)
+        problem.load(out + x * step, step, staging, sample.item, n)
+        add_values(sample, staging, values + x * sample.item, n)
+        x += STAGE_PIXELS
+    problem.save(values, sample.item, out, step, count)
+
+
+cdef void save_pixels(const ConvProblem *problem, const char *sums, int64_t pitch, int64_t pixels, int64_t channels,
+                      char *out, int64_t step, int64_t channel, char *staging) noexcept nogil:
+    """Save a row of sums, [pixel][pitch], to pixels `step` and channels `channel` bytes apart."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t item = sample.item, first = 0, n, c, i
+    cdef char *row
+    if step == item and sample.dtype == sample.compute and not problem.accumulate:
+        kernels.transpose[sample.compute](sums, pitch * item, out, channel, channels, pixels)
+        return
+    if channel == itemsize_of(sample.dtype) and not problem.accumulate:
+        for i in range(pixels):
+            problem.save(sums + i * pitch * item, item, out + i * step, channel, channels)
+        return
+    while first < pixels:
+        n = min(<int64_t>STAGE_PIXELS // 2, pixels - first)
+        c = 0
+        while c < channels:
+            kernels.transpose[sample.compute](sums + (first * pitch + c) * item, pitch * item, staging,
+                                              STAGE_ROW * item, min(sample.lanes, channels - c), n)
+            for i in range(min(sample.lanes, channels - c)):
+                row = staging + i * STAGE_ROW * item
+                save_row(problem, row, out + (c + i) * channel + first * step, step, n, row + STAGE_PIXELS // 2 * item)
+            c += sample.lanes
+        first += STAGE_PIXELS // 2
+
+
+cdef void save_tile(const ConvProblem *problem, const Phase *phase, const Box *tile, const InputSums *sums,
+                    char *staging) noexcept nogil:
+    """Save a tile of sums as [pixel][ci], its pixels one after the other, to grad_input."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
+    cdef int64_t n, z, y, rows = tile.extent[1], pixels = tile.extent[2], step = sample.axis[2].stride * out.space[2]
+    cdef const char *at = sums.data
+    if tile.extent[2] == sample.axis[2].size_in and out.space[1] * sample.axis[1].stride == tile.extent[2] * step:
+        rows, pixels = 1, pixels * rows  # they follow each other: one row
+    for n in range(tile.samples):
+        for z in range(tile.extent[0]):
+            for y in range(rows):
+                save_pixels(problem, at, sums.pixel_pitch, pixels, sums.channels,
+                            tile_row(problem, sums.group, phase, tile, sums.ci_from, n, z, y), step, out.channel,
+                            staging)
+                at += pixels * sums.pixel_pitch * sample.item
+
+
+cdef void save_planes_across(const ConvProblem *problem, const Phase *phase, const Box *tile, const InputSums *sums,
+                             bint of_amx, char *staging) noexcept nogil:
+    """Save sums as [ci][position] to a grad_input whose channels lie side by side."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
+    cdef int64_t item = sample.item, lanes = sample.lanes, step = sample.axis[2].stride * out.space[2]
+    cdef int64_t row, n, z, y, x, c, i, count, many
+    cdef char *to
+    for row in range(tile.samples * tile.extent[0] * tile.extent[1]):
+        n, z, y = row // (tile.extent[0] * tile.extent[1]), row // tile.extent[1] % tile.extent[0], row % tile.extent[1]
+        to = tile_row(problem, sums.group, phase, tile, sums.ci_from, n, z, y)
+        x = 0
+        while x < tile.extent[2]:
+            count = min(<int64_t>STAGE_PIXELS // 2, tile.extent[2] - x)
+            c = 0
+            while c < sums.channels:
+                many = min(lanes, sums.channels - c)
+                kernels.transpose[sample.compute](
+                    sum_of_pixel(problem, sums, n, z, y, x) + c * sums.ci_pitch * item, sums.ci_pitch * item, staging,
+                    lanes * item, count, many)
+                if of_amx and not problem.accumulate:
+                    kernels.amx.narrow_rows(staging, lanes * item, to + x * step + c * out.channel, step, count, many)
+                else:
+                    for i in range(count):
+                        save_channels(problem, staging + i * lanes * item, to + (x + i) * step + c * out.channel,
+                                      out.channel, many, staging + count * lanes * item)
+                c += lanes
+            x += count
+
+
+cdef void save_planes(const ConvProblem *problem, const Phase *phase, const Box *tile, const InputSums *sums,
+                      bint of_amx, char *staging) noexcept nogil:
+    """Save sums as [ci][position] to grad_input. of_amx: none of them is subnormal, so that they may be narrowed as
+    such."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
+    cdef int64_t step = sample.axis[2].stride * out.space[2], ci, n, z, y
+    cdef bint narrow = of_amx and step == itemsize_of(sample.dtype) and not problem.accumulate
+    cdef char *row
+    if out.channel == itemsize_of(sample.dtype) and step != out.channel and sums.channels > 1:
+        save_planes_across(problem, phase, tile, sums, of_amx, staging)
+        return
+    for ci in range(sums.channels):
+        for n in range(tile.samples):
+            for z in range(tile.extent[0]):
+                if narrow:
+                    kernels.amx.narrow_rows(
+                        sum_of_pixel(problem, sums, n, z, 0, 0) + ci * sums.ci_pitch * 4, sums.extent[2] * 4,
+                        tile_row(problem, sums.group, phase, tile, sums.ci_from + ci, n, z, 0),
+                        sample.axis[1].stride * out.space[1], tile.extent[1], tile.extent[2])
+                    continue
+                for y in range(tile.extent[1]):
+                    row = sum_of_pixel(problem, sums, n, z, y, 0) + ci * sums.ci_pitch * sample.item
+                    save_row(problem, row, tile_row(problem, sums.group, phase, tile, sums.ci_from + ci, n, z, y), step,
+                             tile.extent[2], staging)

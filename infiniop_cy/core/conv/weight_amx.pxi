@@ -1,0 +1,212 @@
+# grad_weight by AMX: rows are co, columns are ci, steps are positions of a packed block of the input, and every tap is
+# a product of its own over the same positions. Samples begin at multiples of the instruction's 32 positions, so a
+# sample's products are the same alone and beside others.
+cdef enum:
+    # pieces of a thread's scratch
+    AMX_X = 0
+    AMX_X_PAIRS = 1
+    AMX_G = 2
+    AMX_WEIGHT_SUMS = 3
+    AMX_STARTS = 4
+    AMX_LINE = 5
+    AMX_BIAS = 6
+
+
+ctypedef struct WeightAmx:
+    AmxOutputTiles tiles
+    int64_t panels       # of AMX_SIDE ci
+    int64_t task_panels
+
+
+cdef bint accepts_weight_amx(const SampleGeometry *sample, const char **why) noexcept nogil:
+    if not suits_amx(sample, why):
+        return False
+    if sample.cin < AMX_MIN_CHANNELS:
+        why[0] = b"few input channels to a group would leave most of an instruction empty"
+        return False
+    return fits_amx_output(sample, why)
+
+
+cdef int64_t weight_amx_tasks(const SampleGeometry *sample, const WeightAmx *own) noexcept nogil:
+    """Count the tasks."""
+    return sample.groups * ceil_div(own.panels, own.task_panels) * ceil_div(sample.cout, own.tiles.rows)
+
+
+cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
+                           Blocking *blocking) noexcept nogil:
+    """Fit a task's sums to the cache, then make tasks smaller where they are too few for the threads or uneven."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef WeightAmx *own = <WeightAmx *>blocking.own
+    cdef AmxOutputTiles *tiles = &own.tiles
+    cdef Scratch *local = &blocking.local
+    cdef int64_t row_bytes = sample.taps * AMX_SIDE * 4
+    block_amx_output(problem, order, tiles)
+    own.panels = ceil_div(sample.cin, AMX_SIDE)
+    own.task_panels = max(<int64_t>1, min(own.panels, AMX_SUM_BYTES // (tiles.rows * row_bytes)))
+    while tiles.rows > AMX_SIDE and tiles.rows * row_bytes > 2 * AMX_SUM_BYTES:
+        tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_SIDE)
+    while threads > 1 and own.task_panels > 1 and uneven_tasks(weight_amx_tasks(sample, own), threads):
+        own.task_panels = ceil_div(own.task_panels, 2)
+    while threads > 1 and tiles.rows > AMX_SIDE and uneven_tasks(weight_amx_tasks(sample, own), threads):
+        tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_SIDE)
+    if weight_amx_tasks(sample, own) < threads and tiles.rows > AMX_HALF:
+        tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_HALF)
+    book(local, AMX_X, tiles.x_pitch * AMX_SIDE, 2)
+    book(local, AMX_X_PAIRS, 2 * tiles.panel_bytes, 1)
+    book(local, AMX_G, tiles.rows * tiles.g_pitch, 2)
+    book(local, AMX_WEIGHT_SUMS, tiles.rows * own.task_panels, row_bytes)
+    book(local, AMX_STARTS, sample.taps, sizeof(int64_t))
+    book(local, AMX_LINE, sample.taps * AMX_SIDE, 4)
+    book(local, AMX_BIAS, tiles.rows, sizeof(double))
+    blocking.tasks = weight_amx_tasks(sample, own)
+
+
+cdef void move_amx_weights(const ConvProblem *problem, int64_t co_from, int64_t cos, int64_t ci_from, int64_t cis,
+                           char *sums, int64_t columns, char *line, bint loading) noexcept nogil:
+    """Move [co][tap][columns] sums to grad_weight, or (loading) from it. line: room for AMX_SIDE ci."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
+    cdef char *weights = w.data + co_from * w.n
+    cdef char *at
+    cdef int64_t taps = sample.taps, co, c, many
+    for co in range(cos):
+        c = 0
+        while c < cis:
+            many = min(<int64_t>AMX_SIDE, cis - c)
+            at = sums + (co * taps * columns + c) * 4
+            if not loading:
+                kernels.transpose[DTYPE_F32](at, columns * 4, line, taps * 4, many, taps)
+            move_weights(problem, (ci_from + c) * taps, many * taps, line, weights, loading)
+            if loading:
+                kernels.transpose[DTYPE_F32](line, taps * 4, at, columns * 4, taps, many)
+            c += AMX_SIDE
+        weights += w.n
+
+
+cdef bint pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t channel, int64_t count,
+                           bint fresh, bint odd, char *scratch) noexcept nogil:
+    """Pack the input of `count` ci as pairs of positions, once from the first position on and (odd) once from the
+    second. inf and NaN become tiny; return whether there were any."""
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef const AmxOutputTiles *tiles = &own.tiles
+    cdef int64_t positions = class_count(block) * block.plane + AMX_STEPS, c
+    cdef int64_t apart[AMX_COLUMNS]
+    cdef char *x = local_piece(run, AMX_X, scratch)
+    cdef char *pairs = local_piece(run, AMX_X_PAIRS, scratch)
+    cdef bint nonfinite
+    pack_amx_input(run, block, tile, channel, count, fresh, tiles.x_pitch, x)
+    nonfinite = kernels.vnni.replace_nonfinite(x, count * tiles.x_pitch)
+    for c in range(count):
+        apart[c] = c * tiles.x_pitch * 2
+    kernels.vnni.of_pixels[0](x, apart, pairs, AMX_SIDE * 4, positions, count)
+    if odd:
+        kernels.vnni.of_pixels[0](x + 2, apart, pairs + tiles.panel_bytes, AMX_SIDE * 4, positions - 2, count)
+    return nonfinite
+
+
+cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int64_t columns, int64_t depth,
+                            const int64_t *start, char *sums, char *scratch, Prefetch *prefetch) noexcept nogil:
+    """Add the products of all taps for `count` ci to [co][tap][columns] sums. Where ci are few, those of the next tap
+    fill the instruction."""
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef int64_t taps = run.sample.taps, co = 0, tap, many, zero = 0
+    cdef bint two_taps = count <= AMX_HALF and taps > 1
+    cdef char *g = local_piece(run, AMX_G, scratch)
+    cdef char *pairs = local_piece(run, AMX_X_PAIRS, scratch)
+    cdef AmxBatchReduce steps
+    amx_weight_steps(own.tiles.g_pitch, depth, &zero, &steps)
+    if two_taps:
+        steps.c_right = columns * 4
+    while co < cos:
+        tap = 0
+        while tap < taps:
+            prefetch_some(prefetch)
+            many = min(taps - tap, <int64_t>(2 if two_taps else 1))
+            if many == 2:
+                steps.b_right = start[tap + 1] - start[tap]
+            kernels.amx.multiply(&steps, g + co * own.tiles.g_pitch * 2, min(<int64_t>AMX_SIDE, cos - co),
+                                 pairs + start[tap], many * AMX_HALF if two_taps else count,
+                                 sums + (co * taps + tap) * columns * 4, taps * columns * 4, True)
+            tap += many
+        co += AMX_SIDE
+
+
+cdef bint place_amx_taps(const ConvRun *run, const InputBlock *block, char *scratch) noexcept nogil:
+    """Find where the products of each tap begin in the pairs; return whether any begins at an odd position."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef int64_t *start = <int64_t *>local_piece(run, AMX_STARTS, scratch)
+    cdef int64_t tap, shift
+    cdef bint odd = False
+    for tap in range(sample.taps):
+        shift = amx_tap_position(sample, block, tap)
+        start[tap] = shift // 2 * AMX_SIDE * 4 + shift % 2 * own.tiles.panel_bytes
+        odd |= shift % 2
+    return odd
+
+
+cdef void weight_amx_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    """Sum task number (group, co, panels of ci) over all samples and output pixels, one tile after the other."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvProblem *problem = run.problem
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef const AmxOutputTiles *tiles = &own.tiles
+    cdef int64_t parts = ceil_div(own.panels, own.task_panels), down = ceil_div(sample.cout, tiles.rows)
+    cdef int64_t taps = sample.taps
+    cdef int64_t group = number // parts // down, co_from = number // parts % down * tiles.rows
+    cdef int64_t cos = min(tiles.rows, sample.cout - co_from)
+    cdef int64_t ci_from = number % parts * own.task_panels * AMX_SIDE
+    cdef int64_t panels = min(own.task_panels, own.panels - number % parts * own.task_panels)
+    cdef int64_t columns = panels * AMX_SIDE, cis = min(columns, sample.cin - ci_from), tile_number = 0, p, c, count
+    cdef char *sums = local_piece(run, AMX_WEIGHT_SUMS, scratch)
+    cdef char *line = local_piece(run, AMX_LINE, scratch)
+    cdef int64_t *start = <int64_t *>local_piece(run, AMX_STARTS, scratch)
+    cdef bint odd, nonfinite, fresh
+    cdef Box tile
+    cdef InputBlock block
+    cdef WeightSums nonfinite_sums
+    cdef Prefetch prefetch
+    cdef BiasShare bias = bias_share(run, group * sample.cout + co_from, cos, number % parts, parts,
+                                     local_piece(run, AMX_BIAS, scratch))
+    memset(&block, 0, sizeof(block))
+    memset(sums, 0, cos * taps * columns * 4)
+    if problem.accumulate:
+        move_amx_weights(problem, group * sample.cout + co_from, cos, ci_from, cis, sums, columns, line, True)
+    nonfinite_sums.group, nonfinite_sums.co_from, nonfinite_sums.cos = group, co_from, cos
+    nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = taps * columns, columns
+    while next_amx_tile(run, tiles, tile_number, group, co_from, cos, panels * ceil_div(cos, AMX_SIDE) * taps, &tile,
+                        &block, &fresh, &prefetch):
+        odd = place_amx_taps(run, &block, scratch)
+        pack_amx_rows(run, &block, &tile, group * sample.cout + co_from, cos, fresh, tiles.g_pitch,
+                      local_piece(run, AMX_G, scratch))
+        add_bias(problem, &tile, &bias)
+        for p in range(panels):
+            count = min(<int64_t>AMX_SIDE, cis - p * AMX_SIDE)
+            nonfinite = pack_amx_columns(run, &block, &tile, group * sample.cin + ci_from + p * AMX_SIDE, count, fresh,
+                                         odd, scratch)
+            multiply_amx_taps(run, count, cos, columns, amx_depth(&tile, &block), start, sums + p * AMX_SIDE * 4,
+                              scratch, &prefetch)
+            for c in range(count if nonfinite else 0):
+                nonfinite_sums.data = sums + (p * AMX_SIDE + c) * 4
+                add_nonfinite_input(problem, &tile, ci_from + p * AMX_SIDE + c, 0, taps, &nonfinite_sums)
+        tile_number += 1
+    move_amx_weights(problem, group * sample.cout + co_from, cos, ci_from, cis, sums, columns, line, False)
+    save_bias(problem, &bias)
+
+
+cdef void explain_weight_amx(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,
+                             size_t size) noexcept nogil:
+    cdef const WeightAmx *own = <const WeightAmx *>blocking.own
+    snprintf(text, size, b"products of bfloat16 matrices by AMX, one for each tap: rows are output channels, columns "
+             b"input channels; tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld rows and %lld of %lld columns a "
+             b"task", <long long>own.tiles.tiling.samples, <long long>order.tile[0], <long long>order.tile[1],
+             <long long>order.tile[2], <long long>own.tiles.rows, <long long>sample.cout,
+             <long long>(own.task_panels * AMX_SIDE), <long long>(own.panels * AMX_SIDE))
+
+
+cdef ConvAlgorithm weight_amx() noexcept nogil:
+    cdef ConvAlgorithm row
+    row.name, row.gradients = b"grad_weight:amx", FOR_GRAD_WEIGHT
+    row.accepts, row.order, row.block = accepts_weight_amx, order_amx_output, block_weight_amx
+    row.prepare, row.task, row.explain = nothing_to_prepare, weight_amx_task, explain_weight_amx
+    return row

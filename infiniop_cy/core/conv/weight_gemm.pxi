@@ -1,0 +1,135 @@
+# grad_weight as an implicit GEMM, for most convolutions: a task packs the input under a tile of output pixels with its
+# halo, once for all taps; a tap is an offset into that block. Rows are scalars read where they lie: interleaved, so
+# that memory is read in lines whatever the stride; or, for pairs of bfloat16, class by class and from the end to the
+# beginning.
+cdef enum:
+    WEIGHT_POSITIONS = 8192          # of a channel and sample in a packed block, at most
+    WEIGHT_BLOCK_ELEMENTS = 1 << 18  # of all its channels
+    PAIR_MARGIN = 32                 # bfloat16 before the first position, which a pair of the last pixel may read
+
+
+cdef bint weight_gemm_block(const SampleGeometry *sample, const SumOrder *order, bint *vnni,
+                            InputBlock *block) noexcept nogil:
+    """Lay out the input's block under a tile of one sample; return False where it is too large. vnni: whether by pairs
+    of bfloat16."""
+    vnni[0] = bfloat16_dot2(sample) and fill_input_block(sample, order.tile, 1, False, 1, 2 * WEIGHT_POSITIONS, block)
+    return vnni[0] or fill_input_block(sample, order.tile, 1, True, 1, WEIGHT_POSITIONS, block)
+
+
+cdef bint accepts_weight_gemm(const SampleGeometry *sample, const char **why) noexcept nogil:
+    cdef SumOrder order
+    cdef InputBlock block
+    cdef bint vnni
+    order_weight_pixels(sample, &order)
+    if not weight_gemm_block(sample, &order, &vnni, &block):
+        why[0] = b"the block that the taps of a tile reach is too large"
+        return False
+    if class_count(&block) * block.plane > sample.taps * order.tile[0] * order.tile[1] * order.tile[2]:
+        why[0] = b"the block that the taps of a tile reach has more positions than they read"
+        return False
+    return True
+
+
+cdef void block_weight_gemm(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
+                            Blocking *blocking) noexcept nogil:
+    """Bound a task's rows and a tile's samples by the size of the packed block."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef WeightTiles *own = <WeightTiles *>blocking.own
+    cdef InputBlock block
+    cdef int64_t positions
+    cdef bint vnni
+    weight_gemm_block(sample, order, &vnni, &block)
+    positions = class_count(&block) * block.plane
+    block_weight_tiles(problem, order, vnni, sample.taps * max(<int64_t>1, WEIGHT_BLOCK_ELEMENTS // positions),
+                       max(<int64_t>1, WEIGHT_POSITIONS // positions), threads, own)
+    positions *= own.tiling.samples
+    book_weight_tiles(sample, own, positions * (own.rows // sample.taps + 2) + PAIR_MARGIN, 2 if vnni else sample.item,
+                      blocking)
+
+
+cdef void row_steps(const Box *tile, const InputBlock *block, const WeightTile *t, BatchReduce *steps) noexcept nogil:
+    """Lead the steps through the pixels of a tile in a block: one stretch where they follow each other, else one for
+    each row."""
+    cdef int64_t n, z, y
+    steps.count, steps.depth, steps.a_step, t.a_offset[0] = 1, box_positions(tile), 1, 0
+    if block.extent[1] == tile.extent[1] and block.extent[2] == tile.extent[2] and (
+            tile.samples * tile.extent[0] == 1 or block.extent[0] == tile.extent[0]):
+        return
+    steps.count, steps.depth, steps.a_step = 0, tile.extent[2], block.pixel[2]
+    for n in range(tile.samples):
+        for z in range(tile.extent[0]):
+            for y in range(tile.extent[1]):
+                t.a_offset[steps.count] = pixel_row(block, n, z, y)
+                steps.count += 1
+
+
+cdef void pair_steps(const Box *tile, const InputBlock *block, const WeightTile *t, BatchReduce *steps) noexcept nogil:
+    """Lead the steps through pairs of pixels of planes that are reversed, one stretch for each row."""
+    cdef int64_t n, z, y
+    steps.count, steps.depth, steps.a_step = 0, ceil_div(tile.extent[2], 2), -2
+    for n in range(tile.samples):
+        for z in range(tile.extent[0]):
+            for y in range(tile.extent[1]):
+                t.a_offset[steps.count] = PAIR_MARGIN + block.plane - 2 - pixel_row(block, n, z, y)
+                steps.count += 1
+
+
+cdef bint pack_input_block(const ConvRun *run, WeightTile *t, const Box *tile, BatchReduce *steps) noexcept nogil:
+    """Pack the channels that a task's rows read; see PackRows."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
+    cdef const ConvView *x = &run.problem.view[CONV_INPUT]
+    cdef int64_t ci_from = t.row_from // sample.taps, cis = (t.row_from + t.rows - 1) // sample.taps - ci_from + 1
+    cdef int64_t channel = t.group * sample.cin + ci_from, classes, i, c, tap_class, in_class
+    cdef int64_t size[3]
+    cdef bint vnni = own.co.vnni
+    cdef char *to = t.input + PAIR_MARGIN * 2 if vnni else t.input
+    cdef InputBlock block
+    cdef Box box
+    input_size(sample, size)
+    fill_input_block(sample, tile.extent, tile.samples, not vnni, 1, MAX_CHANNELS, &block)
+    if vnni:
+        memset(t.input, 0, PAIR_MARGIN * 2)
+    classes = class_count(&block)
+    for c in range(classes):
+        class_box(sample, &block, tile, c, &box)
+        if vnni:
+            pack_reversed(x, size, &box, channel, cis, to + c * block.plane * 2, classes * block.plane)
+        else:
+            pack_planes(sample.dtype, sample.compute, x, size, &box, channel, cis, to + c * block.plane * sample.item,
+                        classes * block.plane)
+    for i in range(t.rows):
+        tap_class = tap_position(sample, &block, (t.row_from + i) % sample.taps, &in_class)
+        t.indirection[i] = (((t.row_from + i) // sample.taps - ci_from) * classes + tap_class) * block.plane \
+            + (-in_class if vnni else in_class)
+    if not vnni:
+        row_steps(tile, &block, t, steps)
+        return False
+    pair_steps(tile, &block, t, steps)
+    if tile.extent[2] % 2 == 0:
+        return False
+    return kernels.vnni.replace_nonfinite(to, cis * classes * block.plane)  # they must not meet the zero of an odd row
+
+
+cdef void weight_gemm_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    weight_tiles_task(run, number, scratch, pack_input_block)
+
+
+cdef void explain_weight_gemm(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,
+                              size_t size) noexcept nogil:
+    cdef const WeightTiles *own = <const WeightTiles *>blocking.own
+    snprintf(text, size, b"implicit GEMM: taps are offsets into a packed block of the input; tiles of %lld x %lld x "
+             b"%lld x %lld pixels, %lld of %lld rows and %lld of %lld columns a task%s%s",
+             <long long>own.tiling.samples, <long long>own.tiling.extent[0], <long long>own.tiling.extent[1],
+             <long long>own.tiling.extent[2], <long long>own.rows, <long long>(sample.cin * sample.taps),
+             <long long>(own.task_panels * own.co.columns), <long long>(own.co.count * own.co.columns),
+             b"; products are added one by one, since images are short" if order.accumulate else b"",
+             b"; pairs of bfloat16" if own.co.vnni else b"")
+
+
+cdef ConvAlgorithm weight_gemm() noexcept nogil:
+    cdef ConvAlgorithm row
+    row.name, row.gradients = b"grad_weight:gemm", FOR_GRAD_WEIGHT
+    row.accepts, row.order, row.block = accepts_weight_gemm, order_weight_pixels, block_weight_gemm
+    row.prepare, row.task, row.explain = nothing_to_prepare, weight_gemm_task, explain_weight_gemm
+    return row

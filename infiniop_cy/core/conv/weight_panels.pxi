@@ -1,0 +1,137 @@
+# The weights as grad_input multiplies them: packed once for all tasks, so that the taps of a phase follow each other.
+# [group][micro-panel of ci][block of co][packed tap][co][ci], or pairs of co.
+cdef enum:
+    STAGED_TAPS = 64        # taps converted and transposed together
+    WEIGHT_COLUMNS = 256    # ci of a task, or about
+    PANEL_DEPTH = 1024      # steps of a panel, at most: 256 kB of 64 floats, read once for every register tile
+    PANEL_CHANNELS = 64     # output channels of a panel with several taps
+    PANEL_TAP_CHANNELS = 128  # taps by channels of a panel, at least
+
+
+ctypedef struct WeightPanels:
+    MicroPanels ci
+    int64_t channels     # co of a block: those of a panel of the SumOrder
+
+
+cdef int64_t even_channels(int64_t cout, int64_t max_channels) noexcept nogil:
+    """Cut output channels into equal parts of at most about max_channels, for panels; even for the sake of pairs."""
+    cdef int64_t all_channels = max(<int64_t>1, cout)
+    return round_up(ceil_div(all_channels, ceil_div(all_channels, max_channels)), 2)
+
+
+cdef void order_panel(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
+    """Sum in panels of several taps."""
+    order.channels = even_channels(sample.cout, max(<int64_t>PANEL_CHANNELS, PANEL_TAP_CHANNELS // sample.taps))
+    order.taps = min(sample.taps, max(<int64_t>1, PANEL_DEPTH // order.channels))
+
+
+cdef int64_t weight_prepares(const SampleGeometry *sample, const WeightPanels *panels) noexcept nogil:
+    """Count the units that pack_weight_panel packs."""
+    return sample.groups * panels.ci.count * ceil_div(sample.cout, panels.channels)
+
+
+cdef void book_weights(const SampleGeometry *sample, const WeightPanels *panels, int shared_name, int local_name,
+                       Blocking *blocking) noexcept nogil:
+    """Make room for all packed weights, and for what packing one micro-panel stages."""
+    cdef int64_t count
+    if mul_overflows(sample.groups * sample.cout * sample.taps, panels.ci.count * panels.ci.columns, &count):
+        blocking.shared.too_large = True
+        return
+    book(&blocking.shared, shared_name, count, sample.item)
+    book(&blocking.local, local_name, 2 * STAGED_TAPS * panels.ci.columns, sample.item)
+    blocking.prepares = weight_prepares(sample, panels)
+
+
+cdef char *weight_panel(const SampleGeometry *sample, const WeightPanels *panels, char *packed, int64_t group,
+                        int64_t panel, int64_t co) noexcept nogil:
+    """Find the weights of one micro-panel and one block of co, as [packed tap][co][columns], or pairs of co."""
+    if panels.ci.vnni:
+        co //= 2
+    return packed \
+        + ((group * panels.ci.count + panel) * sample.cout + co) * sample.taps * panels.ci.columns * sample.item
+
+
+cdef bint taps_in_line(const SampleGeometry *sample, const ConvView *w) noexcept nogil:
+    """Say whether the taps of one pair of channels follow each other in memory."""
+    cdef int64_t next = itemsize_of(sample.dtype)
+    cdef int d
+    for d in range(2, -1, -1):
+        if sample.axis[d].kernel > 1 and w.space[d] != next:
+            return False
+        next *= sample.axis[d].kernel
+    return True
+
+
+cdef int64_t tap_offset(const SampleGeometry *sample, const ConvView *w, int64_t tap) noexcept nogil:
+    """Count the bytes from the first tap to this one."""
+    cdef int64_t ky = sample.axis[1].kernel, kx = sample.axis[2].kernel
+    return tap // (ky * kx) * w.space[0] + tap // kx % ky * w.space[1] + tap % kx * w.space[2]
+
+
+cdef void stage_taps(const ConvProblem *problem, const char *source, int64_t tap, int64_t taps, int64_t channels,
+                     int64_t columns, char *raw, char *staged) noexcept nogil:
+    """Load taps [tap, +taps) of `channels` ci from `source` on as [tap][columns], zeros after the last ci."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
+    cdef int64_t item = sample.item, stored = itemsize_of(sample.dtype), i
+    if channels < columns:
+        memset(staged, 0, taps * columns * item)
+    if taps == 1 or not taps_in_line(sample, w):
+        for i in range(taps):
+            problem.load(source + tap_offset(sample, w, tap + i), w.channel, staged + i * columns * item, item,
+                         channels)
+        return
+    source += tap * stored
+    if sample.dtype == sample.compute:
+        kernels.transpose[sample.compute](source, w.channel, staged, columns * item, taps, channels)
+        return
+    if w.channel == taps * stored:
+        problem.load(source, stored, raw, item, taps * channels)
+    else:
+        for i in range(channels):
+            problem.load(source + i * w.channel, stored, raw + i * taps * item, item, taps)
+    kernels.transpose[sample.compute](raw, taps * item, staged, columns * item, taps, channels)
+
+
+cdef void join_pairs(const uint32_t *values, int64_t n, bint second, uint32_t *pairs) noexcept nogil:
+    """Put widened bfloat16 numbers into the upper halves of the pairs, or (second) add them as the lower ones."""
+    cdef int64_t i
+    for i in range(n):
+        pairs[i] = pairs[i] | values[i] >> 16 if second else values[i]
+
+
+cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *panels, int64_t number, char *packed,
+                            char *scratch) noexcept nogil:
+    """Pack one micro-panel of one block of co, under all taps. inf and NaN become tiny; return whether there were any.
+    scratch: 2 * STAGED_TAPS rows of a micro-panel."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
+    cdef int64_t blocks = ceil_div(sample.cout, panels.channels), co_from = number % blocks * panels.channels
+    cdef int64_t panel = number // blocks % panels.ci.count, group = number // blocks // panels.ci.count
+    cdef int64_t item = sample.item, columns = panels.ci.columns, count = min(panels.channels, sample.cout - co_from)
+    cdef int64_t channels = min(columns, sample.cin - panel * columns), tap = 0, taps, co, i
+    cdef int64_t steps = ceil_div(count, 2) if panels.ci.vnni else count
+    cdef char *to = weight_panel(sample, panels, packed, group, panel, co_from)
+    cdef char *raw = scratch + STAGED_TAPS * columns * item
+    cdef char *staged
+    cdef int64_t place[STAGED_TAPS]
+    cdef bint nonfinite = False
+    while tap < sample.taps:
+        taps = min(<int64_t>STAGED_TAPS, sample.taps - tap)
+        for i in range(taps):
+            place[i] = packed_tap(sample, tap + i) * steps
+        for co in range(count):
+            staged = scratch if taps > 1 or panels.ci.vnni else to + (place[0] + co) * columns * item
+            stage_taps(problem, w.data + (group * sample.cout + co_from + co) * w.n + panel * columns * w.channel, tap,
+                       taps, channels, columns, raw, staged)
+            nonfinite |= replace_nonfinite_values(sample, staged, taps * columns)
+            if staged != scratch:
+                continue
+            for i in range(taps):
+                if panels.ci.vnni:
+                    join_pairs(<const uint32_t *>scratch + i * columns, columns, co % 2,
+                               <uint32_t *>to + (place[i] + co // 2) * columns)
+                else:
+                    memcpy(to + (place[i] + co) * columns * item, scratch + i * columns * item, columns * item)
+        tap += STAGED_TAPS
+    return nonfinite

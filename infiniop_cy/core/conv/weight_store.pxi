@@ -1,0 +1,59 @@
+# Sums of grad_weight to memory, rounded once, and what is there to sums.
+
+cdef bint weights_in_line(const SampleGeometry *sample, const ConvView *w) noexcept nogil:
+    """Say whether the (ci, tap) of one output channel follow each other in memory."""
+    return taps_in_line(sample, w) and (sample.cin == 1 or w.channel == sample.taps * itemsize_of(sample.dtype))
+
+
+cdef void move_weights(const ConvProblem *problem, int64_t row_from, int64_t count, char *line, char *weights,
+                       bint loading) noexcept nogil:
+    """Move (ci, tap) [row_from, +count) of one output channel from contiguous values to `weights`, or (loading)
+    back."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
+    cdef int64_t stored = itemsize_of(sample.dtype), step = w.space[2], kx = sample.axis[2].kernel, i = 0, n, tap
+    cdef bint in_line = weights_in_line(sample, w)
+    cdef char *element
+    while i < count:
+        tap = (row_from + i) % sample.taps
+        element = weights + (row_from + i) // sample.taps * w.channel + tap_offset(sample, w, tap)
+        n = min(kx - tap % kx, count - i)
+        if in_line:
+            n, step = count, stored
+        if loading:
+            problem.load(element, step, line + i * sample.item, sample.item, n)
+        else:
+            problem.save(line + i * sample.item, sample.item, element, step, n)
+        i += n
+
+
+cdef void move_weight_rows(const ConvProblem *problem, int64_t group, int64_t row_from, int64_t rows, int64_t co_from,
+                           int64_t channels, char *sums, int64_t pitch, char *staging, bint loading) noexcept nogil:
+    """Move [(ci, tap)][co] sums, `pitch` elements from row to row, to grad_weight, or (loading) from it."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
+    cdef int64_t item = sample.item, first, n, c = 0, many, i
+    cdef char *weights = w.data + (group * sample.cout + co_from) * w.n
+    if sample.dtype == sample.compute and weights_in_line(sample, w):
+        weights += row_from * item
+        if loading:
+            kernels.transpose[sample.compute](weights, w.n, sums, pitch * item, rows, channels)
+        else:
+            kernels.transpose[sample.compute](sums, pitch * item, weights, w.n, channels, rows)
+        return
+    while c < channels:
+        many = min(sample.lanes, channels - c)
+        first = 0
+        while first < rows:
+            n = min(<int64_t>STAGE_PIXELS, rows - first)
+            if not loading:
+                kernels.transpose[sample.compute](sums + (first * pitch + c) * item, pitch * item, staging,
+                                                  STAGE_ROW * item, many, n)
+            for i in range(many):
+                move_weights(problem, row_from + first, n, staging + i * STAGE_ROW * item, weights + (c + i) * w.n,
+                             loading)
+            if loading:
+                kernels.transpose[sample.compute](staging, STAGE_ROW * item, sums + (first * pitch + c) * item,
+                                                  pitch * item, n, many)
+            first += STAGE_PIXELS
+        c += sample.lanes

@@ -1,0 +1,66 @@
+// bfloat16 by AVX512_BF16: the dot product of two pairs an instruction, each product added as a fused multiply-add
+// would, in float. Subnormals count as zeros.
+#pragma once
+#include "simd.h"
+#include "table.h"
+
+namespace INFINIOP_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+#define INFINIOP_DOT2 __attribute__((target("avx512bf16")))
+
+template <int rows, int vectors>
+INFINIOP_DOT2 void gemm_dot2(const BatchReduce *steps, const void *a_, const int64_t *indirection, const void *b_,
+                             void *c_, int64_t c_row, int accumulate) {
+    float *c = (float *)c_;
+    __m512 sum[rows][vectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; j++)
+            sum[i][j] = accumulate ? _mm512_loadu_ps(c + i * c_row + j * 16) : _mm512_setzero_ps();
+    int64_t at[rows];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++) at[i] = indirection[i];
+    const int64_t depth = steps->depth, a_step = steps->a_step, b_step = steps->b_step;
+    for (int64_t s = 0; s < steps->count; s++) {
+        const uint16_t *a = (const uint16_t *)a_ + steps->a_offset[s];
+        const uint32_t *b = (const uint32_t *)b_ + steps->b_offset[s];
+        for (int64_t k = 0; k < depth; k++, a += a_step, b += b_step) {
+            __m512bh column[vectors];
+#pragma GCC unroll 8
+            for (int j = 0; j < vectors; j++) column[j] = (__m512bh)_mm512_loadu_si512(b + j * 16);
+#pragma GCC unroll 8
+            for (int i = 0; i < rows; i++) {
+                int32_t pair;
+                __builtin_memcpy(&pair, a + at[i], sizeof pair);
+                __m512bh factor = (__m512bh)_mm512_set1_epi32(pair);
+#pragma GCC unroll 8
+                for (int j = 0; j < vectors; j++) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], factor, column[j]);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; j++) {
+            float *to = c + i * c_row + j * 16;
+            _mm512_storeu_ps(to, accumulate ? sum[i][j] : _mm512_add_ps(_mm512_loadu_ps(to), sum[i][j]));
+        }
+}
+
+constexpr void fill_dot2(KernelTable &table) {
+    table.dot2 = {
+        16,
+        4,
+        {{}, {8, 1, gemm_dot2<8, 1>}, {8, 2, gemm_dot2<8, 2>}, {8, 3, gemm_dot2<8, 3>}, {6, 4, gemm_dot2<6, 4>}},
+        {4, 6, gemm_dot2<4, 6>},
+        {1, 8, gemm_dot2<1, 8>}};
+}
+#else
+constexpr void fill_dot2(KernelTable &) {}
+#endif
+
+}  // namespace
+}  // namespace INFINIOP_ISA

@@ -1,0 +1,73 @@
+"""Random convolutions without end: what test_conv_random.py asks of a few hundred, of as many as there is time for.
+
+    python tests/attack_conv.py --seeds 0 50000 --jobs 2            small geometries, every algorithm: values and bits
+    python tests/attack_conv.py --seeds 0 2000 --large              with work for seven threads: bits by threads, too
+
+Each seed is a geometry and a dtype. A failure prints the seed and what it shows, and does not end the run. With
+INFINIOP_CY_ISA=generic, avx2, avx512 or amx the kernels are another instruction set's.
+"""
+import argparse
+import concurrent.futures
+import os
+import sys
+import traceback
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the reference's products are small
+
+import test_conv_random as tests
+from test_conv import check_same, conv
+
+from infiniop_cy.core._core import build_info
+from infiniop_cy.testing import DTYPES
+from infiniop_cy.testing.conv import make_case
+
+
+def check_threads(case, dtype, rng, call):
+    data = make_case(case, dtype, rng, integers=False)
+    for algorithm, _, (expected, *others) in tests.by_each_algorithm(lambda mask: [
+            conv(case, data, output_mask=mask, num_threads=n) for n in (1, 2, 3, 7)]):
+        for got in others:
+            check_same(got, expected, f"{algorithm}, {call}: {case!r}")
+
+
+def attack(seed, large):
+    """The failures of one seed, as text."""
+    limits = tests.LARGE if large else {}
+    dtype = DTYPES[seed % len(DTYPES)]
+    checks = [tests.check_exact, tests.check_layout, tests.check_batch, *[check_threads] * large]
+    failures = []
+    for check in checks:
+        case, rng = tests.random_case(seed, **limits)
+        try:
+            check(case, dtype, rng, f"{'large ' * large}seed {seed} {dtype}")
+        except Exception:  # of any kind: that is what is looked for
+            failures.append(f"{check.__name__}: {traceback.format_exc(limit=-1)}")
+    return failures
+
+
+def attack_range(arguments):
+    first, last, large = arguments
+    return [failure for seed in range(first, last) for failure in attack(seed, large)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs=2, default=(0, 1000), metavar=("FIRST", "LAST"))
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1)
+    options = parser.parse_args()
+    first, last = options.seeds
+    step = 20 if options.large else 200
+    ranges = [(n, min(n + step, last), options.large) for n in range(first, last, step)]
+    count = 0
+    with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
+        for failures in pool.map(attack_range, ranges):
+            for failure in failures:
+                count += 1
+                print(failure, flush=True)
+    print(f"kernels of {build_info()['isa']}: seeds {first} to {last}{', large' * options.large}: {count} failures")
+    sys.exit(count > 0)
+
+
+if __name__ == "__main__":
+    main()
