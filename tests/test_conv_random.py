@@ -90,7 +90,7 @@ def check_threads(case, dtype, rng, call):
 @each_dtype
 @pytest.mark.parametrize("block", range(2))
 def test_bits_do_not_depend_on_threads(block, dtype):
-    for seed in range(15 * block, 15 * block + 15):
+    for seed in range(10 * block, 10 * block + 10):
         case, rng = random_case(seed, **LARGE)
         check_threads(case, dtype, rng, f"large seed {seed}")
 
@@ -154,7 +154,7 @@ def test_bits_do_not_depend_on_the_batch(block, dtype):
     for seed in range(60 * block, 60 * block + 60):
         case, rng = random_case(seed)
         check_batch(case, dtype, rng, f"seed {seed}")
-    for seed in range(5 * block, 5 * block + 5):
+    for seed in range(3 * block, 3 * block + 3):
         case, rng = random_case(seed, **LARGE)
         check_batch(case, dtype, rng, f"large seed {seed}")
 
