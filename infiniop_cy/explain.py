@@ -8,7 +8,11 @@ def _size(count):
 def _step(step):
     gradients, name = " and ".join(step["gradients"]), step["algorithm"].rpartition(":")[2]
     phases = f"; {step['phases']} phases of the stride" if step["phases"] > 1 else ""
-    return f"{gradients}: {name}; {step['how']}; {step['tasks']} tasks{phases}"
+    text = f"{gradients}: {name}; {step['how']}; {step['tasks']} tasks{phases}"
+    if step["otherwise"]:
+        text += (f"; samples (or weights) with numbers too small or large for that, inf or NaN: "
+                 f"{step['otherwise'].rpartition(':')[2]}")
+    return text
 
 
 def conv_explanation(facts):

@@ -431,7 +431,7 @@ def check_chosen(name, dtype, expected, rng):
 def test_chosen_algorithms(name, dtype, rng, on_gpu):
     if on_gpu:
         pytest.skip("the algorithms are the CPU's")
-    by_amx = (dtype, ISA) == ("bfloat16", "amx")
+    by_amx = ISA == "amx" and dtype != "float64"
     check_chosen(name, dtype, (CHOSEN | CHOSEN_FOR_AMX if by_amx else CHOSEN)[name], rng)
 
 
@@ -472,7 +472,8 @@ LARGE = [(batch, groups, cin, cout, (size,) * axes, (kernel,) * axes, stride, di
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
 def test_workspace_is_bounded(dtype, on_gpu):
-    """4 MB a thread (8 in float64) and the weights once, columns rounded up to 64 bytes, however large it is."""
+    """4 MB a thread (8 in float64) and the weights once, columns rounded up to 64 bytes, however large it is; a float32
+    that is three bfloat16 takes 6 bytes."""
     if on_gpu:
         pytest.skip("the workspace of the CPU's algorithms")
     item = 8 if dtype == "float64" else 4
@@ -482,6 +483,8 @@ def test_workspace_is_bounded(dtype, on_gpu):
             tensors = [iop.TensorDescriptor(shape, dtype) for shape in case.shapes]
             op = iop.ConvBackwardDescriptor(handle, *tensors, None, 0, stride, dilation, groups)
         weights = cout * int(np.prod(kernel)) * (cin // groups * item + 64)
+        if (dtype, ISA) == ("float32", "amx"):
+            weights = weights * 3 // 2
         assert op.workspace_size <= weights + 3 * (item << 20) + 1024, (case, op.explain())
 
 

@@ -35,7 +35,11 @@ include "conv/store.pxi"            # sums of grad_input to memory
 include "conv/weight_store.pxi"     # sums of grad_weight to memory
 include "conv/input_tiles.pxi"      # what grad_input's algorithms with pixels as rows share
 include "conv/weight_tiles.pxi"     # what grad_weight's algorithms with (ci, tap) as rows share
+include "conv/parts.pxi"            # float32 and float16 as sums of bfloat16
+include "conv/survey.pxi"           # samples that float32 as such a sum does not hold
 include "conv/amx.pxi"              # what all algorithms by AMX share
+include "conv/amx_pixels.pxi"       # ... those of grad_input
+include "conv/amx_planes.pxi"       # ... those of grad_weight
 include "conv/algorithms.pxi"       # the list, with a file for each
 include "conv/driver.pxi"           # chooses, plans, runs, explains
 

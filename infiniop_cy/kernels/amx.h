@@ -1,5 +1,6 @@
 // bfloat16 by AMX: products of 16 x 32 by 32 x 16 matrices in one instruction, added in float. Subnormals count as
-// zeros; even and odd steps of a product are summed apart, then joined, then added.
+// zeros; even and odd steps of a product are summed apart, then joined, then added. float32 and float16 are multiplied
+// as sums of bfloat16, the small products first.
 #pragma once
 #include "convert.h"
 #include "table.h"
@@ -27,9 +28,64 @@ struct alignas(64) TileShapes {
     uint8_t rows[16];
 };
 
-// c in tiles 0 to 3, two rows and two columns of them; a in 4 and 5, b in 6 and 7.
+// A block of sums in tiles 0 to 3, `rows` by `columns` of them; of a in 4 and 5, of b in 6 and 7.
+template <int rows, int columns> struct TileBlock {
+    const int64_t a_row, a_down, b_row, b_right;
+
+    INFINIOP_INLINE void load_a(const char *a) const {
+        load_tile<4>(a, a_row);
+        if (rows > 1) load_tile<5>(a + a_down, a_row);
+    }
+    INFINIOP_INLINE void load_b(const char *b) const {
+        load_tile<6>(b, b_row);
+        if (columns > 1) load_tile<7>(b + b_right, b_row);
+    }
+    static INFINIOP_INLINE void multiply() {
+        multiply_tile<0, 4, 6>();
+        if (columns > 1) multiply_tile<1, 4, 7>();
+        if (rows > 1) multiply_tile<2, 5, 6>();
+        if (rows > 1 && columns > 1) multiply_tile<3, 5, 7>();
+    }
+
+    // The products of 32 steps. Each load but the first two leaves one operand where it is. Two parts are taken as
+    // three whose smallest is 0, so that float16's sums are those of the same numbers in float32.
+    template <int parts> INFINIOP_INLINE void step(const char *a, int64_t a_part, const char *b, int64_t b_part) const {
+        constexpr int last = parts - 1;
+        load_a(a);
+        load_b(b + last * b_part);
+        multiply();  // high by low
+        if constexpr (parts == 3) {
+            load_b(b + b_part);
+            multiply();  // high by middle
+        }
+        if constexpr (parts > 1) {
+            load_a(a + a_part);
+            multiply();  // middle by middle
+            load_b(b);
+            multiply();  // middle by high
+        }
+        if constexpr (parts == 3) {
+            load_a(a + 2 * a_part);
+            multiply();  // low by high
+        }
+        if constexpr (parts > 1) {
+            load_a(a);
+            multiply();  // high by high
+        }
+    }
+
+    template <int parts>
+    INFINIOP_INLINE void reduce(const AmxBatchReduce *steps, const char *a_, const char *b_) const {
+        for (int64_t s = 0; s < steps->count; s++) {
+            const char *a = a_ + steps->a_offset[s], *b = b_ + steps->b_offset[s];
+            for (int64_t k = 0; k < steps->depth; k++, a += steps->a_step, b += 16 * b_row)
+                step<parts>(a, steps->a_part, b, steps->b_part);
+        }
+    }
+};
+
 template <int rows, int columns>
-INFINIOP_INLINE void multiply_tiles(const AmxBatchReduce *steps, const char *a_, const char *b_, char *c, int64_t c_row,
+INFINIOP_INLINE void multiply_tiles(const AmxBatchReduce *steps, const char *a, const char *b, char *c, int64_t c_row,
                                     int accumulate) {
     const int64_t right = steps->c_right, down = 16 * c_row;
     if (accumulate) {
@@ -43,30 +99,18 @@ INFINIOP_INLINE void multiply_tiles(const AmxBatchReduce *steps, const char *a_,
         if (rows > 1) zero_tile<2>();
         if (rows > 1 && columns > 1) zero_tile<3>();
     }
-    const int64_t a_row = steps->a_row, a_down = steps->a_down, b_row = steps->b_row, b_right = steps->b_right;
-    for (int64_t s = 0; s < steps->count; s++) {
-        const char *a = a_ + steps->a_offset[s], *b = b_ + steps->b_offset[s];
-        for (int64_t k = 0; k < steps->depth; k++, a += steps->a_step, b += 16 * b_row) {
-            load_tile<4>(a, a_row);
-            load_tile<6>(b, b_row);
-            if (columns > 1) load_tile<7>(b + b_right, b_row);
-            if (rows > 1) load_tile<5>(a + a_down, a_row);
-            multiply_tile<0, 4, 6>();
-            if (columns > 1) multiply_tile<1, 4, 7>();
-            if (rows > 1) multiply_tile<2, 5, 6>();
-            if (rows > 1 && columns > 1) multiply_tile<3, 5, 7>();
-        }
-    }
+    const TileBlock<rows, columns> block = {steps->a_row, steps->a_down, steps->b_row, steps->b_right};
+    if (steps->parts == 1) block.template reduce<1>(steps, a, b);
+    else if (steps->parts == 2) block.template reduce<2>(steps, a, b);
+    else block.template reduce<3>(steps, a, b);
     store_tile<0>(c, c_row);
     if (columns > 1) store_tile<1>(c + right, c_row);
     if (rows > 1) store_tile<2>(c + down, c_row);
     if (rows > 1 && columns > 1) store_tile<3>(c + down + right, c_row);
 }
 
-inline void multiply_amx(const AmxBatchReduce *steps, const void *a_, int64_t rows, const void *b_, int64_t columns,
-                         void *c_, int64_t c_row, int accumulate) {
-    const char *a = (const char *)a_, *b = (const char *)b_;
-    char *c = (char *)c_;
+// Tiles for `rows` rows of sums, at most 32.
+INFINIOP_INLINE void configure_tiles(int64_t rows) {
     TileShapes shapes = {};
     shapes.palette = 1;
     for (int i = 0; i < 8; i++) {
@@ -75,10 +119,21 @@ inline void multiply_amx(const AmxBatchReduce *steps, const void *a_, int64_t ro
         shapes.rows[i] = uint8_t(i >= 6 ? 16 : !below ? (rows < 16 ? rows : 16) : rows > 16 ? rows - 16 : 1);
     }
     asm volatile("ldtilecfg %0" ::"m"(shapes));
+}
+
+inline void multiply_amx(const AmxBatchReduce *steps, const void *a_, int64_t rows, const void *b_, int64_t columns,
+                         void *c_, int64_t c_row, int accumulate) {
+    const char *a = (const char *)a_, *b = (const char *)b_;
+    char *c = (char *)c_;
+    if (rows >= AMX_SIDE) configure_tiles(AMX_SIDE);
+    for (; rows >= AMX_SIDE; rows -= AMX_SIDE, a += 2 * steps->a_down, c += AMX_SIDE * c_row)
+        if (columns > 16) multiply_tiles<2, 2>(steps, a, b, c, c_row, accumulate);
+        else multiply_tiles<2, 1>(steps, a, b, c, c_row, accumulate);
+    if (rows > 0) configure_tiles(rows);
     if (rows > 16) {
         if (columns > 16) multiply_tiles<2, 2>(steps, a, b, c, c_row, accumulate);
         else multiply_tiles<2, 1>(steps, a, b, c, c_row, accumulate);
-    } else {
+    } else if (rows > 0) {
         if (columns > 16) multiply_tiles<1, 2>(steps, a, b, c, c_row, accumulate);
         else multiply_tiles<1, 1>(steps, a, b, c, c_row, accumulate);
     }

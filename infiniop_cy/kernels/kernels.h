@@ -6,6 +6,7 @@
 #include "elementwise.h"
 #include "gemm.h"
 #include "dot2.h"
+#include "parts.h"
 #include "stencil.h"
 #include "table.h"
 #include "transpose.h"
@@ -28,6 +29,7 @@ constexpr KernelTable make_table() {
     fill_gemm(table);
     fill_dot2(table);
     fill_vnni(table);
+    fill_parts(table);
     fill_amx(table);
     return table;
 }

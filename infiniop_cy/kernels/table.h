@@ -102,21 +102,48 @@ struct VnniKernels {
     int (*replace_nonfinite)(char *values, int64_t n);
 };
 
+// Numbers as sums of bfloat16, each part the bfloat16 nearest to what the larger parts leave: float32 has three,
+// float16 two, bfloat16 one. They give every finite number exactly, as long as no part is subnormal and the first does
+// not overflow. inf and NaN of float16 become 2^-100 of their sign, whether there were any is returned; float32 must
+// have none, bfloat16 keeps them.
+enum { BFLOAT16_PARTS = 3 };
+
+struct PartKernels {
+    int parts;
+    // Rows of `count` numbers between zeros, `before` of them, up to `width`: part p of row r at to + p * part + r *
+    // to_row. Rows are from_row and to_row bytes apart.
+    int (*of_rows)(const char *from, int64_t from_row, char *to, int64_t part, int64_t to_row, int64_t rows,
+                   int64_t before, int64_t count, int64_t width);
+    // Pairs of channels, pixel by pixel, as VnniKernels.of_planes has them, part by part.
+    int (*of_planes)(const char *low, const char *high, int64_t from_row, char *to, int64_t part, int64_t to_row,
+                     int64_t rows, int64_t before, int64_t pixels, int64_t width);
+    // At most 32 channels of each pixel side by side, in 64 bytes: those from the 17th on in the upper halves of the 32
+    // bits that hold the first 16, zeros where there are none. Part p of pixel i at to + p * part + i * 64.
+    // Pixels are contiguous, channels `column` bytes apart;
+    int (*of_pixels)(const char *from, int64_t column, char *to, int64_t part, int64_t pixels, int64_t channels);
+    // or channels are contiguous, pixels `step` bytes apart.
+    int (*of_lines)(const char *from, int64_t step, char *to, int64_t part, int64_t pixels, int64_t channels);
+    // Whether the magnitude of any of n float32 numbers lies outside of [least, most] and is not 0.
+    int (*outside)(const char *from, int64_t n, float least, float most);
+};
+
 // What an AMX product sums over, in bytes: `count` stretches of `depth` times 32 steps, a stretch beginning at
 // a + a_offset and b + b_offset. a: rows a_row apart, the 17th a_down after the first, 32 steps after each other,
 // then a_step further. b: rows of columns, b_row apart, each holding two steps of every column, the 17th b_right (in c,
-// c_right) after the first.
+// c_right) after the first. Where numbers are sums of `parts` bfloat16, these lie a_part and b_part apart; of three by
+// three parts the products below 2^-24 are left out.
 struct AmxBatchReduce {
     int64_t count, depth;
     const int64_t *a_offset, *b_offset;
     int64_t a_row, a_down, a_step, b_row, b_right, c_right;
+    int64_t parts, a_part, b_part;
 };
 
 enum { AMX_SIDE = 32, AMX_STEPS = 32 };  // rows and columns of one call at most, steps of one instruction
 
 // bfloat16 by AMX. Null where the instruction set has none; to be called where infiniop_amx().
 struct AmxKernels {
-    // c = a b, or c += a b (accumulate), for at most AMX_SIDE rows and columns; b and c go on to whole vectors of
+    // c = a b, or c += a b (accumulate), for any rows and at most AMX_SIDE columns; b and c go on to whole vectors of
     // columns.
     void (*multiply)(const struct AmxBatchReduce *, const void *a, int64_t rows, const void *b, int64_t columns,
                      void *c, int64_t c_row, int accumulate);
@@ -164,6 +191,7 @@ struct KernelTable {
                                       // a, indirection, a_offset and a_step count bfloat16, b
                                       // pairs; to be called where infiniop_dot2
     VnniKernels vnni;
+    PartKernels parts[DTYPE_COUNT];  // F16, BF16, F32; null without AVX-512
     AmxKernels amx;
     DotKernel dot[DTYPE_COUNT];                   // F32, F64
     bool stencil_in_place;                        // stencils touch no pixel outside of a plane

@@ -55,6 +55,15 @@ cdef extern from "../kernels/table.h" nogil:
         void (*of_channels)(const char *, int64_t, char *, const int64_t *, int64_t, int64_t) noexcept nogil
         void (**of_pixels)(const char *, const int64_t *, char *, int64_t, int64_t, int64_t) noexcept nogil
         int (*replace_nonfinite)(char *, int64_t) noexcept nogil
+    ctypedef struct PartKernels:
+        int parts
+        int (*of_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t,
+                       int64_t) noexcept nogil
+        int (*of_planes)(const char *, const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t,
+                         int64_t) noexcept nogil
+        int (*of_pixels)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
+        int (*of_lines)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
+        int (*outside)(const char *, int64_t, float, float) noexcept nogil
     enum:
         DOT_ROWS
     ctypedef void (*DotKernel)(int64_t, int64_t, const void *, int64_t, const void *, int64_t, const int64_t *, int64_t,
@@ -70,6 +79,9 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t b_row
         int64_t b_right
         int64_t c_right
+        int64_t parts
+        int64_t a_part
+        int64_t b_part
     enum:
         AMX_SIDE, AMX_STEPS
     ctypedef struct AmxKernels:
@@ -90,6 +102,7 @@ cdef extern from "../kernels/table.h" nogil:
         RegisterTiles *gemm
         RegisterTiles dot2
         VnniKernels vnni
+        PartKernels *parts
         AmxKernels amx
         DotKernel *dot
         bint stencil_in_place

@@ -1,16 +1,27 @@
 # The driver: asks the algorithms in turn, plans the chosen ones, and runs them. It owns the only loop over threads, the
 # floating-point state and the workspace.
+#
+# An algorithm that takes float32 as sums of bfloat16 computes the samples that pass the survey; the one that would be
+# chosen where there is no AMX computes the others. As float32 is both storage and compute type, a batch may be cut there
+# as anywhere.
 cdef enum:
     CONV_WORK = 1 << 21    # multiplications per gradient and thread; about 0.05 ms
     CONV_MIN_WORK = 64
     MAX_STEPS = 3
 
 
-# One algorithm's part of a plan.
-ctypedef struct ConvStep:
+# An algorithm, with what it has decided.
+ctypedef struct ConvWay:
     ConvAlgorithm algorithm
     SumOrder order
     Blocking blocking
+
+
+# One algorithm's part of a plan.
+ctypedef struct ConvStep:
+    ConvWay way
+    bint surveyed          # whether only samples within bounds go that way, others the next
+    ConvWay otherwise
     int gradients          # FOR_... that this step computes
 
 
@@ -19,7 +30,8 @@ ctypedef struct ConvPlan:
     int threads            # as many as pay; the workspace has room for them
     int count
     ConvStep steps[MAX_STEPS]
-    int64_t shared_bytes, thread_bytes, workspace_bytes
+    # the workspace: what the survey found, what all tasks share, the threads' scratch
+    int64_t survey_bytes, shared_bytes, thread_bytes, workspace_bytes
 
 
 # ---- choosing
@@ -77,6 +89,12 @@ cdef bint is_forced(const char *forced, int gradient) noexcept nogil:
     return False
 
 
+cdef bint may_split() noexcept nogil:
+    """Read INFINIOP_CY_SPLIT: 0 keeps float32 and float16 from being multiplied as sums of bfloat16."""
+    cdef const char *text = getenv("INFINIOP_CY_SPLIT")
+    return text == NULL or strcmp(text, "0") != 0
+
+
 cdef int choose_algorithm(const SampleGeometry *sample, const char *forced, int gradient, ConvAlgorithm *chosen,
                           Failure *failure) noexcept nogil:
     """Choose the first algorithm for a gradient that accepts the geometry, among those that the list names if it names
@@ -114,22 +132,50 @@ cdef void set_instruction_set(SampleGeometry *sample) noexcept nogil:
     """Add to the geometry what the chosen kernels and this CPU offer."""
     sample.lanes = kernels.gemm[sample.compute].lanes
     sample.dot2 = infiniop_dot2
-    sample.amx = sample.dtype == DTYPE_BF16 and infiniop_amx()
+    sample.parts = 0
+    if sample.dtype == DTYPE_BF16:
+        sample.parts = 1
+    elif may_split():
+        sample.parts = kernels.parts[sample.dtype].parts
+    if sample.parts and not infiniop_amx():
+        sample.parts = 0
+
+
+cdef int plan_way(ConvPlan *plan, const ConvAlgorithm *algorithm, const SumOrder *order, int gradients, ConvWay *way,
+                  Failure *failure) noexcept nogil:
+    """Block an algorithm's work, and make room for it in the workspace."""
+    way.algorithm, way.order = algorithm[0], order[0]
+    memset(&way.blocking, 0, sizeof(Blocking))
+    algorithm.block(&plan.problem, order, gradients, plan.threads, &way.blocking)
+    if way.blocking.shared.too_large or way.blocking.local.too_large:
+        return fail(failure, Rule.TOO_LARGE, CONV_WEIGHT)
+    plan.shared_bytes = max(plan.shared_bytes, way.blocking.shared.bytes)
+    plan.thread_bytes = max(plan.thread_bytes, way.blocking.local.bytes)
+    return Rule.PASSED
 
 
 cdef int plan_step(ConvPlan *plan, const ConvAlgorithm *algorithm, const SumOrder *order, int gradients,
                    Failure *failure) noexcept nogil:
-    """Block an algorithm's work, and make room for it in the workspace."""
+    """Plan an algorithm's part, and where it may not take all samples, that of the one which takes the others."""
     cdef ConvStep *step = &plan.steps[plan.count]
-    step.algorithm, step.order, step.gradients = algorithm[0], order[0], gradients
-    memset(&step.blocking, 0, sizeof(Blocking))
-    algorithm.block(&plan.problem, order, gradients, plan.threads, &step.blocking)
-    if step.blocking.shared.too_large or step.blocking.local.too_large:
-        return fail(failure, Rule.TOO_LARGE, CONV_WEIGHT)
-    plan.shared_bytes = max(plan.shared_bytes, step.blocking.shared.bytes)
-    plan.thread_bytes = max(plan.thread_bytes, step.blocking.local.bytes)
+    cdef SampleGeometry plain = plan.problem.sample
+    cdef ConvAlgorithm other
+    cdef SumOrder other_order
+    cdef const char *why = NULL
+    step.gradients, step.surveyed = gradients, False
     plan.count += 1
-    return Rule.PASSED
+    if plan_way(plan, algorithm, order, gradients, &step.way, failure):
+        return failure.rule
+    plain.parts = 0
+    if plain.dtype != DTYPE_F32 or gradients == FOR_GRAD_BIAS or algorithm.accepts(&plain, &why):
+        return Rule.PASSED
+    step.surveyed = True
+    plan.survey_bytes = round_up(2 * plan.problem.batch * SURVEY_PIECES, CONV_ALIGN)
+    if choose_algorithm(&plain, NULL, gradients, &other, failure):
+        return failure.rule
+    memset(&other_order, 0, sizeof(SumOrder))
+    other.order(&plain, &other_order)
+    return plan_way(plan, &other, &other_order, gradients, &step.otherwise, failure)
 
 
 cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan *plan,
@@ -141,7 +187,7 @@ cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan
     cdef SumOrder input_order, weight_order
     plan.problem = problem[0]
     plan.count = 0
-    plan.shared_bytes = plan.thread_bytes = 0
+    plan.survey_bytes = plan.shared_bytes = plan.thread_bytes = 0
     set_instruction_set(&plan.problem.sample)
     plan.threads = worthwhile_threads(problem, threads)
     memset(&input_order, 0, sizeof(SumOrder))
@@ -166,7 +212,7 @@ cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan
             return failure.rule
     if wanted & FOR_GRAD_BIAS and plan_step(plan, &for_bias, &weight_order, FOR_GRAD_BIAS, failure):
         return failure.rule
-    plan.workspace_bytes = CONV_ALIGN + plan.shared_bytes + plan.threads * plan.thread_bytes
+    plan.workspace_bytes = CONV_ALIGN + plan.survey_bytes + plan.shared_bytes + plan.threads * plan.thread_bytes
     return Rule.PASSED
 
 
@@ -218,26 +264,144 @@ cdef bint is_empty(const ConvProblem *problem, int gradients) noexcept nogil:
     return sample.cin == 0 or sample.cout == 0
 
 
-cdef void run_step(const ConvPlan *plan, const ConvStep *step, const ConvProblem *problem, int gradients,
-                   char *workspace, int threads) noexcept nogil:
-    """Prepare what an algorithm's tasks share, then run the tasks."""
+# A call: the addresses, the workspace, what the survey found.
+ctypedef struct ConvCall:
+    const ConvPlan *plan
+    const ConvProblem *problem
+    const char *outside    # [grad_output, input][sample][piece]; NULL if there was no survey
+    char *shared
+    char *scratch
+    int threads
+
+
+cdef bint prepare_way(const ConvCall *call, const ConvWay *way, int gradients, ConvRun *run) noexcept nogil:
+    """Begin a run: prepare what the tasks share; return whether inf or NaN (or numbers out of bounds) were found."""
+    run.problem, run.sample, run.order, run.blocking = call.problem, &call.problem.sample, &way.order, &way.blocking
+    run.gradients, run.shared, run.nonfinite = gradients, call.shared, False
+    put_canaries(&way.blocking.shared, call.shared)
+    run.nonfinite = run_units(run, &way.algorithm, True, call.scratch, call.plan.thread_bytes, call.threads)
+    return run.nonfinite
+
+
+cdef void finish_way(const ConvCall *call, const ConvWay *way, const ConvRun *run) noexcept nogil:
+    """Run the tasks of a run that was prepared."""
+    run_units(run, &way.algorithm, False, call.scratch, call.plan.thread_bytes, call.threads)
+    check_canaries(&way.blocking.shared, call.shared)
+
+
+cdef bint passes(const ConvCall *call, int gradients, int64_t n) noexcept nogil:
+    """Say whether the numbers of sample n that a gradient needs are within bounds."""
+    cdef int64_t all = call.problem.batch * SURVEY_PIECES, i
+    for i in range(n * SURVEY_PIECES, (n + 1) * SURVEY_PIECES):
+        if call.outside[i] or (gradients & FOR_GRAD_WEIGHT and call.outside[all + i]):
+            return False
+    return True
+
+
+cdef int64_t next_samples(const ConvCall *call, int gradients, int64_t first, bint *within) noexcept nogil:
+    """Find how many samples from `first` on are all within bounds, or all not."""
+    cdef int64_t n = first + 1
+    within[0] = passes(call, gradients, first)
+    while n < call.problem.batch and passes(call, gradients, n) == within[0]:
+        n += 1
+    return n - first
+
+
+cdef void some_samples(const ConvProblem *problem, int64_t first, int64_t count, ConvProblem *part) noexcept nogil:
+    """Make the problem of some samples; a gradient of weights is added to that of the samples before."""
+    cdef int arg
+    part[0] = problem[0]
+    part.batch = count
+    for arg in range(CONV_TENSORS):
+        if (arg == CONV_GRAD_OUTPUT or arg == CONV_INPUT or arg == CONV_GRAD_INPUT) and part.view[arg].data != NULL:
+            part.view[arg].data += first * part.view[arg].n
+
+
+cdef void run_samples(const ConvCall *call, const ConvWay *way, int gradients, bint within, bint whichever,
+                      ConvRun *run) noexcept nogil:
+    """Run the tasks of grad_input for all samples that are within bounds, or for the others, or for all."""
+    cdef int64_t n = 0, count
+    cdef bint here
+    cdef ConvProblem part
+    while n < call.problem.batch:
+        count = next_samples(call, gradients, n, &here)
+        if whichever or here == within:
+            some_samples(call.problem, n, count, &part)
+            run.problem, run.sample = &part, &part.sample
+            finish_way(call, way, run)
+        n += count
+
+
+cdef void run_surveyed(const ConvCall *call, const ConvStep *step, int gradients) noexcept nogil:
+    """Run a step whose samples take one of two ways."""
     cdef ConvRun run
-    cdef char *scratch = workspace + plan.shared_bytes
-    run.problem, run.sample, run.order, run.blocking = problem, &problem.sample, &step.order, &step.blocking
-    run.gradients, run.shared, run.nonfinite = gradients, workspace, False
-    put_canaries(&step.blocking.shared, workspace)
-    run.nonfinite = run_units(&run, &step.algorithm, True, scratch, plan.thread_bytes, threads)
-    run_units(&run, &step.algorithm, False, scratch, plan.thread_bytes, threads)
-    check_canaries(&step.blocking.shared, workspace)
+    cdef int64_t n = 0, count
+    cdef bint within, none_within
+    cdef ConvProblem part
+    cdef const ConvWay *way
+    if gradients & FOR_GRAD_INPUT:  # samples in any order, since preparing takes time
+        none_within = prepare_way(call, &step.way, gradients, &run)
+        run.nonfinite = False
+        if not none_within:
+            run_samples(call, &step.way, gradients, True, False, &run)
+        if none_within or next_samples(call, gradients, 0, &within) < call.problem.batch or not within:
+            prepare_way(call, &step.otherwise, gradients, &run)
+            run_samples(call, &step.otherwise, gradients, False, none_within, &run)
+        return
+    while n < call.problem.batch:
+        count = next_samples(call, gradients, n, &within)
+        way = &step.way if within else &step.otherwise
+        some_samples(call.problem, n, count, &part)
+        part.accumulate = part.accumulate or n > 0
+        prepare_way(call, way, gradients, &run)
+        run.problem, run.sample = &part, &part.sample
+        finish_way(call, way, &run)
+        n += count
+
+
+cdef void survey(const ConvCall *call, bint of_input, char *found) noexcept nogil:
+    """Look for numbers out of bounds in grad_output and, if asked, input."""
+    cdef const ConvProblem *problem = call.problem
+    cdef int64_t all = problem.batch * SURVEY_PIECES, count = 2 * all if of_input else all, i
+    if call.threads == 1:
+        for i in range(count):
+            found[i] = piece_outside(problem, CONV_INPUT if i >= all else CONV_GRAD_OUTPUT, i % all // SURVEY_PIECES,
+                                     i % SURVEY_PIECES)
+        return
+    for i in prange(count, schedule="dynamic", chunksize=4, num_threads=call.threads):
+        found[i] = piece_outside(problem, CONV_INPUT if i >= all else CONV_GRAD_OUTPUT, i % all // SURVEY_PIECES,
+                                 i % SURVEY_PIECES)
+
+
+cdef int run_step(ConvCall *call, const ConvStep *step, int gradients) noexcept nogil:
+    """Run an algorithm's part; return the gradients computed, of those wanted."""
+    cdef ConvRun run
+    cdef bint within
+    if not step.surveyed or call.problem.batch == 0:
+        prepare_way(call, &step.way, gradients, &run)
+        finish_way(call, &step.way, &run)
+        return gradients
+    if next_samples(call, gradients, 0, &within) < call.problem.batch or not within:
+        gradients &= ~FOR_GRAD_BIAS  # which has the order of the first way
+    run_surveyed(call, step, gradients)
+    return gradients
 
 
 cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *workspace, int threads) noexcept nogil:
     """Compute all gradients whose view has data; workspace: plan.workspace_bytes at any address. Tasks are parts of an
     output: no two write the same element, and each element is rounded to storage once."""
     cdef const ConvStep *step
+    cdef ConvCall call
     cdef int wanted = wanted_gradients(problem), taken = 0, gradients, i
+    cdef int surveyed = 0
     workspace += -<uintptr_t>workspace % CONV_ALIGN
-    threads = min(threads, plan.threads)
+    call.plan, call.problem, call.outside, call.threads = plan, problem, workspace, min(threads, plan.threads)
+    call.shared = workspace + plan.survey_bytes
+    call.scratch = call.shared + plan.shared_bytes
+    for i in range(plan.count):
+        surveyed |= plan.steps[i].gradients & wanted if plan.steps[i].surveyed else 0
+    if surveyed:
+        survey(&call, surveyed & FOR_GRAD_WEIGHT, workspace)
     for i in range(plan.count):
         step = &plan.steps[i]
         gradients = step.gradients & wanted & ~taken
@@ -245,8 +409,7 @@ cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *works
             continue
         if gradients & FOR_GRAD_WEIGHT:  # whose tasks take grad_bias along
             gradients |= wanted & FOR_GRAD_BIAS
-        taken |= gradients
-        run_step(plan, step, problem, gradients, workspace, threads)
+        taken |= run_step(&call, step, gradients)
 
 
 cdef int run_conv_on(const ConvPlan *plan, const Tensor *described, char **data, char *workspace, int threads,
@@ -276,8 +439,10 @@ def conv_algorithms():
 cdef dict step_facts(const ConvPlan *plan, const ConvStep *step):
     """Collect what explain() shows of one step."""
     cdef char text[512]
-    step.algorithm.explain(&plan.problem.sample, &step.order, &step.blocking, text, sizeof(text))
-    return {"algorithm": step.algorithm.name.decode(), "how": text.decode(), "tasks": step.blocking.tasks,
+    cdef const ConvWay *way = &step.way
+    way.algorithm.explain(&plan.problem.sample, &way.order, &way.blocking, text, sizeof(text))
+    return {"algorithm": way.algorithm.name.decode(), "how": text.decode(), "tasks": way.blocking.tasks,
+            "otherwise": step.otherwise.algorithm.name.decode() if step.surveyed else None,
             "gradients": [name for bit, name in ((FOR_GRAD_INPUT, "grad_input"), (FOR_GRAD_WEIGHT, "grad_weight"))
                           if step.gradients & bit],
             "phases": phase_count(&plan.problem.sample) if step.gradients & FOR_GRAD_INPUT else 1}

@@ -1,5 +1,5 @@
-# grad_input by AMX: rows are ci, columns are positions of a packed block of grad_output, steps are (panel of co, tap,
-# co). The phases of a stride are done one after the other over one block.
+# grad_input by AMX: rows are positions of a packed block of grad_output, columns are ci, steps are (chunk of co, tap).
+# The phases of a stride are done one after the other over one block.
 cdef enum:
     AMX_BLOCK_CHANNELS = 1024    # of grad_output, packed at once
     AMX_TASK_CHANNELS = 512      # ci of a task
@@ -8,12 +8,11 @@ cdef enum:
     AMX_WEIGHTS = 0
     # of a thread:
     AMX_PREPARED = 0
-    AMX_PREPARED_PLACES = 1
-    AMX_OUTPUT = 2
-    AMX_SUMMED = 3
-    AMX_STAGING = 4
-    AMX_A_OFFSETS = 5
-    AMX_B_OFFSETS = 6
+    AMX_OUTPUT = 1
+    AMX_SUMMED = 2
+    AMX_STAGING = 3
+    AMX_A_OFFSETS = 4
+    AMX_B_OFFSETS = 5
 
 
 ctypedef struct InputAmx:
@@ -21,21 +20,20 @@ ctypedef struct InputAmx:
     int64_t tiles
     int64_t panels       # of AMX_SIDE ci
     int64_t task_panels
-    int64_t plane        # pairs, or floats of sums, from channel to channel
+    int64_t positions    # of a block
 
 
 cdef void order_input_amx(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
-    """Sum blocks of about AMX_BLOCK_CHANNELS co under all taps, one block after the other."""
-    cdef int64_t panel = amx_panel(sample, sample.taps) * AMX_STEPS
-    order.channels = min(sample.cout, max(<int64_t>1, AMX_BLOCK_CHANNELS // panel) * panel)
+    """Sum blocks of at most AMX_BLOCK_CHANNELS co under all taps, chunk by chunk, one block after the other."""
+    order.channels = min(sample.cout, <int64_t>AMX_BLOCK_CHANNELS if sample.parts == 1 else AMX_BLOCK_CHANNELS // 2)
     order.taps = sample.taps
 
 
 cdef int64_t input_amx_pixels(const SampleGeometry *sample, int64_t channels) noexcept nogil:
     """Return the pixels of a tile, where there is no need for more tasks."""
     cdef int64_t task_channels = min(round_up(sample.cin, AMX_SIDE), <int64_t>AMX_TASK_CHANNELS)
-    return max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS,
-                                            AMX_INPUT_BYTES // (2 * channels + 4 * task_channels)))
+    cdef int64_t bytes = amx_element_bytes(sample) * round_up(channels, AMX_STEPS) + 4 * task_channels
+    return max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS, AMX_INPUT_BYTES // bytes))
 
 
 cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -64,13 +62,18 @@ cdef int64_t cut_input_amx(const ConvProblem *problem, int64_t pixels, InputAmx 
     return problem.sample.groups * ceil_div(own.panels, own.task_panels) * own.tiles
 
 
+cdef int64_t amx_panel_bytes(const SampleGeometry *sample) noexcept nogil:
+    """Count the bytes of the packed weights of a panel of ci."""
+    return amx_chunks(sample) * sample.taps * amx_step_bytes(sample)
+
+
 cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                           Blocking *blocking) noexcept nogil:
     """Make the tiles smaller, then the tasks narrower, while there are too few tasks for the threads."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef InputAmx *own = <InputAmx *>blocking.own
     cdef Scratch *local = &blocking.local
-    cdef int64_t pixels = input_amx_pixels(sample, order.channels), tasks, offsets
+    cdef int64_t pixels = input_amx_pixels(sample, order.channels), tasks, chunks
     own.panels = ceil_div(sample.cin, AMX_SIDE)
     own.task_panels = min(own.panels, <int64_t>AMX_TASK_CHANNELS // AMX_SIDE)
     tasks = cut_input_amx(problem, pixels, own)
@@ -80,104 +83,117 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
     while threads > 1 and own.task_panels > 1 and tasks < 2 * threads:
         own.task_panels = ceil_div(own.task_panels, 2)
         tasks = sample.groups * ceil_div(own.panels, own.task_panels) * own.tiles
-    own.plane = odd_lines(own.tiling.samples * halo_positions(sample, own.tiling.extent, AMX_POSITIONS))
-    offsets = ceil_div(order.channels, AMX_STEPS) * sample.taps
-    book(&blocking.shared, AMX_WEIGHTS, sample.groups * 2 * own.panels, amx_half_bytes(sample, sample.taps))
-    book(local, AMX_PREPARED, AMX_STEPS * AMX_HALF * sample.taps, 2)
-    book(local, AMX_PREPARED_PLACES, AMX_HALF * sample.taps, sizeof(int64_t))
-    book(local, AMX_OUTPUT, own.plane * round_up(order.channels, AMX_STEPS) + 2 * AMX_SIDE, 2)
-    book(local, AMX_SUMMED, own.plane * own.task_panels * AMX_SIDE, 4)
-    book(local, AMX_STAGING, staging_elements(sample), 4)
-    book(local, AMX_A_OFFSETS, offsets, sizeof(int64_t))
-    book(local, AMX_B_OFFSETS, offsets, sizeof(int64_t))
-    blocking.prepares = sample.groups * ceil_div(sample.cin, AMX_HALF) * amx_chunks(sample)
+    own.positions = own.tiling.samples * halo_positions(sample, own.tiling.extent, AMX_POSITIONS)
+    chunks = ceil_div(order.channels, AMX_STEPS)
+    book(&blocking.shared, AMX_WEIGHTS, sample.groups * own.panels, amx_panel_bytes(sample))
+    book(local, AMX_PREPARED, AMX_STEPS * AMX_SIDE * min(sample.taps, <int64_t>AMX_STAGED_TAPS),
+         itemsize_of(sample.dtype))
+    book(local, AMX_OUTPUT, own.positions * chunks * sample.parts, AMX_LINE)
+    book(local, AMX_SUMMED, own.positions * own.task_panels, AMX_SUM_ROW)
+    book(local, AMX_STAGING, 2 * staging_elements(sample), 4)
+    book(local, AMX_A_OFFSETS, chunks * sample.taps, sizeof(int64_t))
+    book(local, AMX_B_OFFSETS, chunks * sample.taps, sizeof(int64_t))
+    blocking.prepares = sample.groups * own.panels * amx_chunks(sample)
     blocking.tasks = tasks
 
 
-cdef const char *contiguous_weights(const ConvProblem *problem, const char *source, int64_t cis, int64_t cos, char *to,
-                                    int64_t *line) noexcept nogil:
-    """Find the (ci, tap) of `cos` co from `source` on, each co in a line, copied to `to` where they do not lie so;
-    line: bytes from one line to the next."""
-    cdef const SampleGeometry *sample = &problem.sample
-    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
-    cdef int64_t kx = sample.axis[2].kernel, co, ci, row
-    cdef char *at = to
-    line[0] = w.n
-    if weights_in_line(sample, w):
-        return source
-    line[0] = cis * sample.taps * 2
+cdef bint stage_chunk(const ConvRun *run, const char *source, int64_t tap, int64_t taps, int64_t cos, int64_t cis,
+                      char *staged) noexcept nogil:
+    """Copy some taps of a chunk of co by a panel of ci as [co][tap][ci], with zeros where there are none; return
+    whether there were float32 numbers out of bounds."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
+    cdef int64_t item = itemsize_of(sample.dtype), row = AMX_SIDE * item, co, i
+    cdef bint in_line = taps > 1 and taps_in_line(sample, w), outside_bounds = False
+    if cos < AMX_STEPS or cis < AMX_SIDE:
+        memset(staged, 0, AMX_STEPS * taps * row)
     for co in range(cos):
-        for ci in range(cis):
-            for row in range(sample.taps // kx):
-                kernels.convert[DTYPE_BF16][DTYPE_BF16](source + co * w.n + ci * w.channel
-                                                        + tap_offset(sample, w, row * kx), w.space[2], at, 2, kx)
-                at += kx * 2
-    return to
+        if in_line:
+            kernels.transpose[sample.dtype](source + tap * item, w.channel, staged, row, taps, cis)
+        else:
+            for i in range(taps):
+                kernels.convert[sample.dtype][sample.dtype](source + tap_offset(sample, w, tap + i), w.channel,
+                                                            staged + i * row, item, cis)
+        outside_bounds |= weights_outside(run, staged, taps * AMX_SIDE)
+        source += w.n
+        staged += taps * row
+    return outside_bounds
 
 
 cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Pack the cells of unit number (group, 16 ci, chunk of co), under all taps. inf and NaN become tiny; return
-    whether there were any."""
+    """Pack the weights of unit number (group, panel of ci, chunk of co), under all taps. inf and NaN become tiny;
+    return whether there were any, or float32 numbers out of bounds."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
-    cdef int64_t chunks = amx_chunks(sample), halves = ceil_div(sample.cin, AMX_HALF), taps = sample.taps, tap, ci, line
-    cdef int64_t chunk = number % chunks, half = number // chunks % halves, group = number // chunks // halves
-    cdef int64_t cis = min(<int64_t>AMX_HALF, sample.cin - half * AMX_HALF)
-    cdef int64_t cos = min(<int64_t>AMX_STEPS, sample.cout - chunk * AMX_STEPS)
-    cdef char *cells = shared_piece(run, AMX_WEIGHTS) + (group * 2 * own.panels + half) * amx_half_bytes(sample, taps)
-    cdef const char *source = w.data + (group * sample.cout + chunk * AMX_STEPS) * w.n + half * AMX_HALF * w.channel
-    cdef int64_t *place = <int64_t *>local_piece(run, AMX_PREPARED_PLACES, scratch)
-    cdef bint nonfinite = False
-    for tap in range(taps):
-        place[tap] = amx_cell(sample, taps, chunk, packed_tap(sample, tap))
-        if cis < AMX_HALF or cos < AMX_STEPS:
-            memset(cells + place[tap], 0, AMX_CELL)
-    for ci in range(1, cis):
-        for tap in range(taps):
-            place[ci * taps + tap] = place[tap] + ci * AMX_STEPS * 2
-    source = contiguous_weights(run.problem, source, cis, cos, local_piece(run, AMX_PREPARED, scratch), &line)
-    kernels.transpose_to[DTYPE_BF16](source, line, cells, place, cis * taps, cos)
-    for tap in range(taps):
-        nonfinite |= kernels.vnni.replace_nonfinite(cells + place[tap], AMX_CELL // 2)
-    return nonfinite
+    cdef int64_t chunks = amx_chunks(sample), item = itemsize_of(sample.dtype), tap = 0, taps, i, half
+    cdef int64_t chunk = number % chunks, panel = number // chunks % own.panels, group = number // chunks // own.panels
+    cdef int64_t cis = min(<int64_t>AMX_SIDE, sample.cin - panel * AMX_SIDE)
+    cdef int64_t cos = min(<int64_t>AMX_STEPS, sample.cout - chunk * AMX_STEPS), halves = ceil_div(cis, AMX_HALF)
+    cdef const char *source = w.data + (group * sample.cout + chunk * AMX_STEPS) * w.n + panel * AMX_SIDE * w.channel
+    cdef char *to = shared_piece(run, AMX_WEIGHTS) + (group * own.panels + panel) * amx_panel_bytes(sample) \
+        + chunk * sample.taps * amx_step_bytes(sample)
+    cdef char *staged = local_piece(run, AMX_PREPARED, scratch)
+    cdef bint found = False
+    while tap < sample.taps:
+        taps = min(<int64_t>AMX_STAGED_TAPS, sample.taps - tap)
+        found |= stage_chunk(run, source, tap, taps, cos, cis, staged)
+        for i in range(taps):
+            for half in range(halves):
+                found |= put_weights(run, staged + (i * AMX_SIDE + half * AMX_HALF) * item, taps * AMX_SIDE * item,
+                                     to + packed_tap(sample, tap + i) * amx_step_bytes(sample) + half * AMX_CELL)
+        tap += AMX_STAGED_TAPS
+    return found
 
 
-cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, const Box *part, const Box *block,
+cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, int64_t positions, const Box *block,
                              const Halo *halo, int64_t group, int64_t panel_from, int64_t panels, int64_t co,
                              char *scratch, Prefetch *prefetch) noexcept nogil:
-    """Add the products of one block of co and a part of one phase to those of the blocks before."""
+    """Add the products of one block of co and a phase to those of the blocks before."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
-    cdef int64_t taps = sample.taps, positions = positions_of(part, block), panel = amx_panel(sample, taps), p, i, tap
-    cdef int64_t at
-    cdef int64_t co_panels = ceil_div(min(run.order.channels, sample.cout - co), AMX_STEPS * panel)
-    cdef int64_t *a_offset = <int64_t *>local_piece(run, AMX_A_OFFSETS, scratch)
-    cdef int64_t *b_offset = <int64_t *>local_piece(run, AMX_B_OFFSETS, scratch)
-    cdef char *cells = shared_piece(run, AMX_WEIGHTS) \
-        + (group * own.panels + panel_from) * 2 * amx_half_bytes(sample, taps)
-    cdef char *b = local_piece(run, AMX_OUTPUT, scratch)
+    cdef int64_t chunks = ceil_div(min(run.order.channels, sample.cout - co), AMX_STEPS), i, p, tap, at
+    cdef char *weights = shared_piece(run, AMX_WEIGHTS) + (group * own.panels + panel_from) * amx_panel_bytes(sample)
     cdef char *sums = local_piece(run, AMX_SUMMED, scratch)
     cdef int64_t output[3]
     cdef int64_t k[3]
-    cdef AmxBatchReduce steps
-    amx_input_steps(sample, taps, own.plane, &steps)
-    steps.a_offset, steps.b_offset, steps.count = a_offset, b_offset, co_panels * phase.tap_count
+    cdef AmxPixelSteps steps
+    steps.a_offset = <int64_t *>local_piece(run, AMX_A_OFFSETS, scratch)
+    steps.b_offset = <int64_t *>local_piece(run, AMX_B_OFFSETS, scratch)
+    steps.count, steps.positions = chunks * phase.tap_count, own.positions
     for tap in range(phase.tap_count):
         phase_tap(sample, phase, tap, output, k)
-        for i in range(co_panels):
-            a_offset[i * phase.tap_count + tap] = amx_cell(sample, taps, co // AMX_STEPS + i * panel,
-                                                           phase.first_packed + tap)
-            b_offset[i * phase.tap_count + tap] = (i * panel * AMX_STEPS // 2 * own.plane
-                                                   + block_offset(block, output, halo.low)) * 4
+        for i in range(chunks):
+            at = i * phase.tap_count + tap
+            steps.a_offset[at] = (i * sample.parts * own.positions + block_offset(block, output, halo.low)) * AMX_LINE
+            steps.b_offset[at] = ((co // AMX_STEPS + i) * sample.taps + phase.first_packed + tap) \
+                * amx_step_bytes(sample)
     for p in range(panels):
-        at = 0
-        while at < positions:
-            prefetch_some(prefetch)
-            kernels.amx.multiply(&steps, cells + p * 2 * amx_half_bytes(sample, taps),
-                                 min(<int64_t>AMX_SIDE, sample.cin - (panel_from + p) * AMX_SIDE), b + at * 4,
-                                 positions - at, sums + (p * AMX_SIDE * own.plane + at) * 4, own.plane * 4, co > 0)
-            at += AMX_SIDE
+        multiply_amx_pixels(sample, &steps, local_piece(run, AMX_OUTPUT, scratch), positions,
+                            weights + p * amx_panel_bytes(sample),
+                            min(<int64_t>AMX_SIDE, sample.cin - (panel_from + p) * AMX_SIDE),
+                            sums + p * own.positions * AMX_SUM_ROW, co > 0, prefetch)
+
+
+cdef void save_phase_amx(const ConvRun *run, const Phase *phase, const Box *part, const Box *block, int64_t group,
+                         int64_t panel_from, int64_t panels, bint nonfinite_output, char *scratch) noexcept nogil:
+    """Save the sums of a phase, after adding the products of inf and NaN."""
+    cdef const InputAmx *own = <const InputAmx *>run.blocking.own
+    cdef InputSums sums
+    cdef int64_t p
+    memcpy(sums.extent, block.extent, sizeof(sums.extent))
+    sums.group, sums.pixel_pitch, sums.ci_pitch = group, AMX_SIDE, 1
+    for p in range(panels):
+        sums.data = local_piece(run, AMX_SUMMED, scratch) + p * own.positions * AMX_SUM_ROW
+        sums.ci_from = (panel_from + p) * AMX_SIDE
+        sums.channels = min(<int64_t>AMX_SIDE, run.sample.cin - sums.ci_from)
+        if not phase.tap_count:
+            memset(sums.data, 0, own.positions * AMX_SUM_ROW)
+        if run.nonfinite:
+            add_nonfinite_weights(run.problem, phase, part, &sums)
+        if nonfinite_output:
+            add_nonfinite_outputs(run.problem, phase, part, &sums)
+        save_positions(run.problem, phase, part, &sums, local_piece(run, AMX_STAGING, scratch))
 
 
 cdef void input_amx_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
@@ -189,11 +205,10 @@ cdef void input_amx_task(const ConvRun *run, int64_t number, char *scratch) noex
     cdef int64_t panels = min(own.task_panels, own.panels - panel_from)
     cdef int64_t phases = phase_count(sample), p, co, packed = -1
     cdef int64_t grid[3]
-    cdef char *staging = local_piece(run, AMX_STAGING, scratch)
+    cdef bint nonfinite = False
     cdef Box tile, block, part
     cdef Halo halo
     cdef Phase phase
-    cdef InputSums sums
     cdef Prefetch prefetch
     phase_grid(sample, grid)
     if not nth_tile(&own.tiling, run.problem.batch, grid, number % own.tiles, &tile):
@@ -202,37 +217,32 @@ cdef void input_amx_task(const ConvRun *run, int64_t number, char *scratch) noex
     block_under(&tile, &halo, &block)
     prefetch_next_block(run, &own.tiling, &halo, number % own.tiles + 1, group,
                         phases * panels * ceil_div(positions_of(&tile, &block), AMX_SIDE), &prefetch)
-    sums.data = local_piece(run, AMX_SUMMED, scratch)
-    sums.group, sums.ci_from = group, panel_from * AMX_SIDE
-    sums.channels = min(panels * AMX_SIDE, sample.cin - sums.ci_from)
-    sums.extent, sums.pixel_pitch, sums.ci_pitch = block.extent, 1, own.plane
     for p in range(phases):
         make_phase(sample, p, &phase)
         if not phase_part(&phase, &tile, &part):
             continue
-        if not phase.tap_count:
-            memset(sums.data, 0, own.plane * sums.channels * 4)
         co = 0
         while phase.tap_count and co < sample.cout:
             if packed != co:
-                pack_amx_output(run, &block, group * sample.cout + co, min(run.order.channels, sample.cout - co),
-                                local_piece(run, AMX_OUTPUT, scratch), own.plane, staging)
+                nonfinite |= pack_amx_pixels(run, &block, group * sample.cout + co,
+                                             min(run.order.channels, sample.cout - co),
+                                             local_piece(run, AMX_OUTPUT, scratch), own.positions,
+                                             local_piece(run, AMX_STAGING, scratch))
                 packed = co
-            multiply_phase_amx(run, &phase, &part, &block, &halo, group, panel_from, panels, co, scratch, &prefetch)
+            multiply_phase_amx(run, &phase, positions_of(&part, &block), &block, &halo, group, panel_from, panels, co,
+                               scratch, &prefetch)
             co += run.order.channels
-        if run.nonfinite:
-            add_nonfinite_weights(run.problem, &phase, &part, &sums)
-        save_planes(run.problem, &phase, &part, &sums, True, staging)
+        save_phase_amx(run, &phase, &part, &block, group, panel_from, panels, nonfinite, scratch)
 
 
 cdef void explain_input_amx(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,
                             size_t size) noexcept nogil:
     cdef const InputAmx *own = <const InputAmx *>blocking.own
-    snprintf(text, size, b"products of bfloat16 matrices by AMX: rows are input channels, columns positions of a "
-             b"packed block; tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld rows a task",
-             <long long>own.tiling.samples, <long long>own.tiling.extent[0], <long long>own.tiling.extent[1],
-             <long long>own.tiling.extent[2], <long long>(own.task_panels * AMX_SIDE),
-             <long long>(own.panels * AMX_SIDE))
+    snprintf(text, size, b"products of matrices by AMX, of %lld bfloat16 to a number: rows are positions of a packed "
+             b"block, columns input channels; tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld columns a task",
+             <long long>sample.parts, <long long>own.tiling.samples, <long long>own.tiling.extent[0],
+             <long long>own.tiling.extent[1], <long long>own.tiling.extent[2],
+             <long long>(own.task_panels * AMX_SIDE), <long long>(own.panels * AMX_SIDE))
 
 
 cdef ConvAlgorithm input_amx() noexcept nogil:

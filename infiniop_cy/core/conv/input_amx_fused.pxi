@@ -1,4 +1,4 @@
-# grad_input by AMX for few input channels to a group, its phases fused: rows are (phase, ci), so that all phases of a
+# grad_input by AMX for few input channels to a group, its phases fused: columns are (phase, ci), so that all phases of a
 # tile are one product over one block. A tap is a position of the halo; where a phase has no such tap, its weight is 0,
 # which inf and NaN of grad_output may not meet.
 cdef enum:
@@ -7,17 +7,18 @@ cdef enum:
     # pieces of scratch; shared:
     FUSED_WEIGHTS = 0
     # of a thread:
-    FUSED_OUTPUT = 0
-    FUSED_SUMMED = 1
-    FUSED_STAGING = 2
-    FUSED_A_OFFSETS = 3
-    FUSED_B_OFFSETS = 4
+    FUSED_PREPARED = 0
+    FUSED_OUTPUT = 1
+    FUSED_SUMMED = 2
+    FUSED_STAGING = 3
+    FUSED_A_OFFSETS = 4
+    FUSED_B_OFFSETS = 5
 
 
 ctypedef struct InputAmxFused:
     Tiling tiling        # of the phases' grid
     int64_t tiles
-    int64_t plane        # pairs, or floats of sums, from row to row
+    int64_t positions    # of a block
 
 
 cdef int64_t halo_taps(const SampleGeometry *sample) noexcept nogil:
@@ -54,7 +55,7 @@ cdef bint accepts_input_amx_fused(const SampleGeometry *sample, const char **why
 cdef int64_t input_fused_pixels(const SampleGeometry *sample) noexcept nogil:
     """Return the pixels of a tile, where there is no need for more tasks."""
     return max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS,
-                                            <int64_t>AMX_INPUT_BYTES // (2 * sample.cout + 4 * AMX_SIDE)))
+                                            <int64_t>AMX_INPUT_BYTES // (amx_element_bytes(sample) * sample.cout + 4 * AMX_SIDE)))
 
 
 cdef void order_input_amx_fused(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
@@ -68,20 +69,21 @@ cdef void block_input_amx_fused(const ConvProblem *problem, const SumOrder *orde
     cdef const SampleGeometry *sample = &problem.sample
     cdef InputAmxFused *own = <InputAmxFused *>blocking.own
     cdef Scratch *local = &blocking.local
-    cdef int64_t pixels = input_fused_pixels(sample), offsets = amx_chunks(sample) * order.taps
+    cdef int64_t pixels = input_fused_pixels(sample), steps = amx_chunks(sample) * order.taps
     own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, &own.tiling)
     while threads > 1 and pixels > AMX_MIN_PIXELS and sample.groups * own.tiles < 4 * threads:
         pixels //= 2
         own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, &own.tiling)
     blocking.tasks = sample.groups * own.tiles
-    own.plane = odd_lines(own.tiling.samples * halo_positions(sample, own.tiling.extent, AMX_POSITIONS))
-    book(&blocking.shared, FUSED_WEIGHTS, sample.groups * 2, amx_half_bytes(sample, order.taps))
-    book(local, FUSED_OUTPUT, own.plane * round_up(sample.cout, AMX_STEPS) + 2 * AMX_SIDE, 2)
-    book(local, FUSED_SUMMED, own.plane * AMX_SIDE, 4)
-    book(local, FUSED_STAGING, staging_elements(sample), 4)
-    book(local, FUSED_A_OFFSETS, offsets, sizeof(int64_t))
-    book(local, FUSED_B_OFFSETS, offsets, sizeof(int64_t))
-    blocking.prepares = sample.groups * ceil_div(sample.cin * phase_count(sample), AMX_HALF) * amx_chunks(sample)
+    own.positions = own.tiling.samples * halo_positions(sample, own.tiling.extent, AMX_POSITIONS)
+    book(&blocking.shared, FUSED_WEIGHTS, sample.groups * steps, amx_step_bytes(sample))
+    book(local, FUSED_PREPARED, AMX_STEPS * AMX_SIDE, itemsize_of(sample.dtype))
+    book(local, FUSED_OUTPUT, own.positions * amx_chunks(sample) * sample.parts, AMX_LINE)
+    book(local, FUSED_SUMMED, own.positions, AMX_SUM_ROW)
+    book(local, FUSED_STAGING, 2 * staging_elements(sample), 4)
+    book(local, FUSED_A_OFFSETS, steps, sizeof(int64_t))
+    book(local, FUSED_B_OFFSETS, steps, sizeof(int64_t))
+    blocking.prepares = sample.groups * amx_chunks(sample)
 
 
 cdef void halo_box(const Halo *halo, Box *box) noexcept nogil:
@@ -92,39 +94,50 @@ cdef void halo_box(const Halo *halo, Box *box) noexcept nogil:
         box.first[d], box.step[d], box.extent[d] = halo.low[d], 1, 1 + halo.extra[d]
 
 
-cdef bint prepare_input_amx_fused(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Pack the cells of unit number (group, 16 of (phase, ci), chunk of co), with zeros under taps that a phase lacks.
-    inf and NaN become tiny; return whether there were any."""
+cdef void stage_halo_tap(const ConvRun *run, const char *source, int64_t tap, int64_t cos, char *staged) noexcept nogil:
+    """Copy the weights of some co under a position of the halo as [co][(phase, ci)], with zeros where a phase has no
+    such tap."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
-    cdef int64_t rows = sample.cin * phase_count(sample), halves = ceil_div(rows, AMX_HALF), chunks = amx_chunks(sample)
-    cdef int64_t chunk = number % chunks, half = number // chunks % halves, group = number // chunks // halves
-    cdef int64_t taps = run.order.taps
-    cdef int64_t cos = min(<int64_t>AMX_STEPS, sample.cout - chunk * AMX_STEPS), tap, row
-    cdef char *cells = shared_piece(run, FUSED_WEIGHTS) + (group * 2 + half) * amx_half_bytes(sample, taps)
-    cdef const char *source = w.data + (group * sample.cout + chunk * AMX_STEPS) * w.n
-    cdef char *cell
+    cdef int64_t item = itemsize_of(sample.dtype), p, i, ci
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef Halo halo
     cdef Box box
     cdef Phase phase
-    cdef bint nonfinite = False
     all_phases_halo(sample, &halo)
     halo_box(&halo, &box)
-    for tap in range(taps):
-        memset(cells + amx_cell(sample, taps, chunk, tap), 0, AMX_CELL)
-    for row in range(half * AMX_HALF, min(half * AMX_HALF + AMX_HALF, rows)):
-        make_phase(sample, row // sample.cin, &phase)
-        for tap in range(phase.tap_count):
-            phase_tap(sample, &phase, tap, output, k)
-            cell = cells + amx_cell(sample, taps, chunk, block_offset(&box, output, halo.low)) \
-                + row % AMX_HALF * AMX_STEPS * 2
-            kernels.convert[DTYPE_BF16][DTYPE_BF16](
-                source + row % sample.cin * w.channel + k[0] * w.space[0] + k[1] * w.space[1] + k[2] * w.space[2],
-                w.n, cell, 2, cos)
-            nonfinite |= kernels.vnni.replace_nonfinite(cell, cos)
-    return nonfinite
+    memset(staged, 0, AMX_STEPS * AMX_SIDE * item)
+    for p in range(phase_count(sample)):
+        make_phase(sample, p, &phase)
+        for i in range(phase.tap_count):
+            phase_tap(sample, &phase, i, output, k)
+            if block_offset(&box, output, halo.low) != tap:
+                continue
+            for ci in range(sample.cin):
+                kernels.convert[sample.dtype][sample.dtype](
+                    source + ci * w.channel + k[0] * w.space[0] + k[1] * w.space[1] + k[2] * w.space[2], w.n,
+                    staged + (p * sample.cin + ci) * item, AMX_SIDE * item, cos)
+
+
+cdef bint prepare_input_amx_fused(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    """Pack the weights of unit number (group, chunk of co) under all positions of the halo. inf and NaN become tiny;
+    return whether there were any, or float32 numbers out of bounds."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
+    cdef int64_t chunks = amx_chunks(sample), chunk = number % chunks, group = number // chunks, tap, half
+    cdef int64_t cos = min(<int64_t>AMX_STEPS, sample.cout - chunk * AMX_STEPS), item = itemsize_of(sample.dtype)
+    cdef const char *source = w.data + (group * sample.cout + chunk * AMX_STEPS) * w.n
+    cdef char *to = shared_piece(run, FUSED_WEIGHTS) + number * run.order.taps * amx_step_bytes(sample)
+    cdef char *staged = local_piece(run, FUSED_PREPARED, scratch)
+    cdef bint found = False
+    for tap in range(run.order.taps):
+        stage_halo_tap(run, source, tap, cos, staged)
+        found |= weights_outside(run, staged, AMX_STEPS * AMX_SIDE)
+        for half in range(2):
+            found |= put_weights(run, staged + half * AMX_HALF * item, AMX_SIDE * item, to + half * AMX_CELL)
+        to += amx_step_bytes(sample)
+    return found
 
 
 cdef void multiply_fused(const ConvRun *run, const Box *tile, const Box *block, const Halo *halo, int64_t group,
@@ -132,42 +145,48 @@ cdef void multiply_fused(const ConvRun *run, const Box *tile, const Box *block, 
     """Compute the sums of all (phase, ci)."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmxFused *own = <const InputAmxFused *>run.blocking.own
-    cdef int64_t taps = run.order.taps, positions = positions_of(tile, block), panel = amx_panel(sample, taps), i, tap
-    cdef int64_t at = 0
-    cdef int64_t panels = amx_chunks(sample) // panel, rows = sample.cin * phase_count(sample)
-    cdef int64_t *a_offset = <int64_t *>local_piece(run, FUSED_A_OFFSETS, scratch)
-    cdef int64_t *b_offset = <int64_t *>local_piece(run, FUSED_B_OFFSETS, scratch)
-    cdef char *cells = shared_piece(run, FUSED_WEIGHTS) + group * 2 * amx_half_bytes(sample, taps)
+    cdef int64_t taps = run.order.taps, chunks = amx_chunks(sample), i, tap, at
     cdef int64_t output[3]
     cdef Box box
-    cdef AmxBatchReduce steps
+    cdef AmxPixelSteps steps
     halo_box(halo, &box)
-    amx_input_steps(sample, taps, own.plane, &steps)
-    steps.a_offset, steps.b_offset, steps.count = a_offset, b_offset, panels * taps
+    steps.a_offset = <int64_t *>local_piece(run, FUSED_A_OFFSETS, scratch)
+    steps.b_offset = <int64_t *>local_piece(run, FUSED_B_OFFSETS, scratch)
+    steps.count, steps.positions = chunks * taps, own.positions
     for tap in range(taps):
         output[0] = halo.low[0] + tap // (box.extent[1] * box.extent[2])
         output[1] = halo.low[1] + tap // box.extent[2] % box.extent[1]
         output[2] = halo.low[2] + tap % box.extent[2]
-        for i in range(panels):
-            a_offset[i * taps + tap] = amx_cell(sample, taps, i * panel, tap)
-            b_offset[i * taps + tap] = (i * panel * AMX_STEPS // 2 * own.plane
-                                        + block_offset(block, output, halo.low)) * 4
-    while at < positions:
-        prefetch_some(prefetch)
-        kernels.amx.multiply(&steps, cells, rows, local_piece(run, FUSED_OUTPUT, scratch) + at * 4, positions - at,
-                             local_piece(run, FUSED_SUMMED, scratch) + at * 4, own.plane * 4, False)
-        at += AMX_SIDE
+        for i in range(chunks):
+            at = i * taps + tap
+            steps.a_offset[at] = (i * sample.parts * own.positions + block_offset(block, output, halo.low)) * AMX_LINE
+            steps.b_offset[at] = at * amx_step_bytes(sample)
+    multiply_amx_pixels(sample, &steps, local_piece(run, FUSED_OUTPUT, scratch), positions_of(tile, block),
+                        shared_piece(run, FUSED_WEIGHTS) + group * chunks * taps * amx_step_bytes(sample),
+                        sample.cin * phase_count(sample), local_piece(run, FUSED_SUMMED, scratch), False, prefetch)
+
+
+cdef bint pack_finite_pixels(const ConvRun *run, const Box *block, int64_t group, char *scratch) noexcept nogil:
+    """Pack all co under a tile. inf and NaN become tiny; return whether there were any."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputAmxFused *own = <const InputAmxFused *>run.blocking.own
+    cdef char *output = local_piece(run, FUSED_OUTPUT, scratch)
+    cdef bint nonfinite = pack_amx_pixels(run, block, group * sample.cout, sample.cout, output, own.positions,
+                                          local_piece(run, FUSED_STAGING, scratch))
+    cdef int64_t chunk
+    for chunk in range(amx_chunks(sample) if sample.parts == 1 else 0):
+        nonfinite |= kernels.vnni.replace_nonfinite(output + chunk * own.positions * AMX_LINE,
+                                                    box_positions(block) * AMX_STEPS)
+    return nonfinite
 
 
 cdef void input_amx_fused_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
     """Run task number (group, tile)."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmxFused *own = <const InputAmxFused *>run.blocking.own
-    cdef int64_t group = number // own.tiles, p, i
+    cdef int64_t group = number // own.tiles, p
     cdef int64_t grid[3]
-    cdef char *output = local_piece(run, FUSED_OUTPUT, scratch)
-    cdef char *staging = local_piece(run, FUSED_STAGING, scratch)
-    cdef bint nonfinite_output = False
+    cdef bint nonfinite_output
     cdef Box tile, block, part
     cdef Halo halo
     cdef Phase phase
@@ -178,32 +197,31 @@ cdef void input_amx_fused_task(const ConvRun *run, int64_t number, char *scratch
         return
     all_phases_halo(sample, &halo)
     block_under(&tile, &halo, &block)
-    pack_amx_output(run, &block, group * sample.cout, sample.cout, output, own.plane, staging)
-    for i in range(ceil_div(sample.cout, 2)):
-        nonfinite_output |= kernels.vnni.replace_nonfinite(output + i * own.plane * 4, 2 * box_positions(&block))
+    nonfinite_output = pack_finite_pixels(run, &block, group, scratch)
     prefetch_next_block(run, &own.tiling, &halo, number % own.tiles + 1, group,
                         ceil_div(positions_of(&tile, &block), AMX_SIDE), &prefetch)
     multiply_fused(run, &tile, &block, &halo, group, scratch, &prefetch)
     sums.group, sums.ci_from, sums.channels = group, 0, sample.cin
-    sums.extent, sums.pixel_pitch, sums.ci_pitch = block.extent, 1, own.plane
+    memcpy(sums.extent, block.extent, sizeof(sums.extent))
+    sums.pixel_pitch, sums.ci_pitch = AMX_SIDE, 1
     for p in range(phase_count(sample)):
         make_phase(sample, p, &phase)
         if not phase_part(&phase, &tile, &part):
             continue
-        sums.data = local_piece(run, FUSED_SUMMED, scratch) + p * sample.cin * own.plane * 4
+        sums.data = local_piece(run, FUSED_SUMMED, scratch) + p * sample.cin * 4
         if run.nonfinite:
             add_nonfinite_weights(run.problem, &phase, &part, &sums)
         if nonfinite_output:
             add_nonfinite_outputs(run.problem, &phase, &part, &sums)
-        save_planes(run.problem, &phase, &part, &sums, True, staging)
+        save_positions(run.problem, &phase, &part, &sums, local_piece(run, FUSED_STAGING, scratch))
 
 
 cdef void explain_input_amx_fused(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking,
                                   char *text, size_t size) noexcept nogil:
     cdef const InputAmxFused *own = <const InputAmxFused *>blocking.own
-    snprintf(text, size, b"products of bfloat16 matrices by AMX: rows are %lld phases of the stride by %lld input "
-             b"channels, columns positions of a packed block; tiles of %lld x %lld x %lld x %lld pixels",
-             <long long>phase_count(sample), <long long>sample.cin, <long long>own.tiling.samples,
+    snprintf(text, size, b"products of matrices by AMX, of %lld bfloat16 to a number: rows are positions of a packed "
+             b"block, columns %lld phases of the stride by %lld input channels; tiles of %lld x %lld x %lld x %lld pixels",
+             <long long>sample.parts, <long long>phase_count(sample), <long long>sample.cin, <long long>own.tiling.samples,
              <long long>own.tiling.extent[0], <long long>own.tiling.extent[1], <long long>own.tiling.extent[2])
 
 

@@ -141,31 +141,46 @@ ctypedef struct WeightSums:
     int64_t co_pitch, tap_pitch  # elements
 
 
-cdef void add_nonfinite_input(const ConvProblem *problem, const Box *tile, int64_t ci, int64_t tap_from, int64_t tap_to,
-                              const WeightSums *sums) noexcept nogil:
-    """Add the products with inf and NaN of one input channel under taps [tap_from, tap_to); sums.data: where the sums
-    of tap_from lie."""
+# What a tile may hold: nonfinite numbers of the input, or of grad_output.
+cdef enum:
+    NONFINITE_INPUT = 1
+    NONFINITE_OUTPUT = 2
+
+
+cdef void add_pixel_to_weights(const ConvProblem *problem, int64_t n, int64_t ci, const int64_t *o, int64_t tap,
+                               int nonfinite, char *to, const WeightSums *sums) noexcept nogil:
+    """Add the products of one output pixel with the input pixel under a tap, 0 where that is padding, if one of the two
+    is inf or NaN of the kinds asked for."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef int64_t tap, co, n, z, y, x
-    cdef int64_t o[3]
     cdef int64_t i[3]
     cdef int64_t size[3]
-    cdef double value
+    cdef int64_t co
+    cdef double x = 0, g
+    cdef bint all_outputs
     input_size(sample, size)
+    input_pixel(sample, o, tap, i)
+    if is_inside(i, size):
+        x = load_pixel(problem, &problem.view[CONV_INPUT], n, sums.group * sample.cin + ci, i)
+    all_outputs = nonfinite & NONFINITE_INPUT and is_nonfinite(x)
+    if not all_outputs and not nonfinite & NONFINITE_OUTPUT:
+        return
+    for co in range(sums.cos):
+        g = load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], n, sums.group * sample.cout + sums.co_from + co, o)
+        if all_outputs or is_nonfinite(g):
+            add_one(sample, to + co * sums.co_pitch * sample.item, x * g)
+
+
+cdef void add_nonfinite_products(const ConvProblem *problem, const Box *tile, int64_t ci, int64_t tap_from,
+                                 int64_t tap_to, int nonfinite, const WeightSums *sums) noexcept nogil:
+    """Add the products with inf and NaN of one input channel, or with those of grad_output, under taps [tap_from,
+    tap_to); sums.data: where the sums of tap_from lie."""
+    cdef int64_t tap, n, z, y, x
+    cdef int64_t o[3]
     for tap in range(tap_from, tap_to):
         for n in range(tile.n, tile.n + tile.samples):
             for z in range(tile.extent[0]):
                 for y in range(tile.extent[1]):
                     for x in range(tile.extent[2]):
                         o[0], o[1], o[2] = tile.first[0] + z, tile.first[1] + y, tile.first[2] + x
-                        input_pixel(sample, o, tap, i)
-                        if not is_inside(i, size):
-                            continue
-                        value = load_pixel(problem, &problem.view[CONV_INPUT], n, sums.group * sample.cin + ci, i)
-                        if not is_nonfinite(value):
-                            continue
-                        for co in range(sums.cos):
-                            add_one(sample,
-                                    sums.data + (co * sums.co_pitch + (tap - tap_from) * sums.tap_pitch) * sample.item,
-                                    value * load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], n,
-                                                       sums.group * sample.cout + sums.co_from + co, o))
+                        add_pixel_to_weights(problem, n, ci, o, tap, nonfinite,
+                                             sums.data + (tap - tap_from) * sums.tap_pitch * problem.sample.item, sums)

@@ -67,7 +67,8 @@ ctypedef struct SampleGeometry:
     ConvAxis axis[3]
     int64_t pixels_in, pixels_out, taps
     int64_t lanes                 # elements of the compute type in a vector
-    bint amx, dot2                # bfloat16 by AMX; by AVX512_BF16, two products an instruction
+    bint dot2                     # bfloat16 by AVX512_BF16, two products an instruction
+    int64_t parts                 # bfloat16 whose sum an element is to AMX; 0 where there is no AMX
 
 
 ctypedef struct ConvProblem:

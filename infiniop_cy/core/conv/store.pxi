@@ -79,6 +79,49 @@ cdef void save_tile(const ConvProblem *problem, const Phase *phase, const Box *t
                 at += pixels * sums.pixel_pitch * sample.item
 
 
+cdef bint narrow_pixels(const ConvProblem *problem, const char *sums, int64_t pitch, int64_t pixels, int64_t channels,
+                        char *out, int64_t step, int64_t channel, char *staging) noexcept nogil:
+    """Save a row of AMX's sums, of which none is subnormal, to bfloat16 pixels or channels that lie side by side;
+    return whether that could be done."""
+    cdef int64_t first = 0, c, n
+    if problem.sample.dtype != DTYPE_BF16 or problem.accumulate or (step != 2 and channel != 2):
+        return False
+    if channel == 2:
+        kernels.amx.narrow_rows(sums, pitch * 4, out, step, pixels, channels)
+        return True
+    while first < pixels:
+        n = min(<int64_t>STAGE_PIXELS, pixels - first)
+        c = 0
+        while c < channels:
+            kernels.transpose[DTYPE_F32](sums + (first * pitch + c) * 4, pitch * 4, staging, STAGE_ROW * 4,
+                                         min(<int64_t>AMX_HALF, channels - c), n)
+            kernels.amx.narrow_rows(staging, STAGE_ROW * 4, out + c * channel + first * 2, channel,
+                                    min(<int64_t>AMX_HALF, channels - c), n)
+            c += AMX_HALF
+        first += STAGE_PIXELS
+    return True
+
+
+cdef void save_positions(const ConvProblem *problem, const Phase *phase, const Box *tile, const InputSums *sums,
+                         char *staging) noexcept nogil:
+    """Save a tile of AMX's sums as [position][ci] to grad_input."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
+    cdef int64_t rows = tile.extent[1], pixels = tile.extent[2], step = sample.axis[2].stride * out.space[2], n, z, y
+    cdef char *at
+    cdef char *to
+    if sums.extent[2] == pixels and out.space[1] * sample.axis[1].stride == pixels * step:
+        rows, pixels = 1, pixels * rows  # they follow each other: one row
+    for n in range(tile.samples):
+        for z in range(tile.extent[0]):
+            for y in range(rows):
+                at = sum_of_pixel(problem, sums, n, z, y, 0)
+                to = tile_row(problem, sums.group, phase, tile, sums.ci_from, n, z, y)
+                if not narrow_pixels(problem, at, sums.pixel_pitch, pixels, sums.channels, to, step, out.channel,
+                                     staging):
+                    save_pixels(problem, at, sums.pixel_pitch, pixels, sums.channels, to, step, out.channel, staging)
+
+
 cdef void save_planes_across(const ConvProblem *problem, const Phase *phase, const Box *tile, const InputSums *sums,
                              bint of_amx, char *staging) noexcept nogil:
     """Save sums as [ci][position] to a grad_input whose channels lie side by side."""

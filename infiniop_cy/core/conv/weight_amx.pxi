@@ -8,8 +8,10 @@ cdef enum:
     AMX_G = 2
     AMX_WEIGHT_SUMS = 3
     AMX_STARTS = 4
-    AMX_LINE = 5
+    AMX_WEIGHT_LINE = 5
     AMX_BIAS = 6
+    AMX_PACKING = 7
+    AMX_G_PLANES = 8
 
 
 ctypedef struct WeightAmx:
@@ -51,13 +53,15 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
         tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_SIDE)
     if weight_amx_tasks(sample, own) < threads and tiles.rows > AMX_HALF:
         tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_HALF)
-    book(local, AMX_X, tiles.x_pitch * AMX_SIDE, 2)
-    book(local, AMX_X_PAIRS, 2 * tiles.panel_bytes, 1)
-    book(local, AMX_G, tiles.rows * tiles.g_pitch, 2)
+    book(local, AMX_X, tiles.x_pitch * AMX_SIDE, 2 * sample.parts)
+    book(local, AMX_X_PAIRS, 4 * tiles.half_bytes, sample.parts)
+    book(local, AMX_G_PLANES, AMX_HALF * tiles.g_pitch, 2 * sample.parts)
+    book(local, AMX_G, ceil_div(tiles.rows, AMX_HALF), tiles.g_cells)
     book(local, AMX_WEIGHT_SUMS, tiles.rows * own.task_panels, row_bytes)
     book(local, AMX_STARTS, sample.taps, sizeof(int64_t))
-    book(local, AMX_LINE, sample.taps * AMX_SIDE, 4)
+    book(local, AMX_WEIGHT_LINE, sample.taps * AMX_SIDE, 4)
     book(local, AMX_BIAS, tiles.rows, sizeof(double))
+    book(local, AMX_PACKING, staging_elements(sample), 4)
     blocking.tasks = weight_amx_tasks(sample, own)
 
 
@@ -94,13 +98,15 @@ cdef bint pack_amx_columns(const ConvRun *run, const InputBlock *block, const Bo
     cdef char *x = local_piece(run, AMX_X, scratch)
     cdef char *pairs = local_piece(run, AMX_X_PAIRS, scratch)
     cdef bint nonfinite
-    pack_amx_input(run, block, tile, channel, count, fresh, tiles.x_pitch, x)
-    nonfinite = kernels.vnni.replace_nonfinite(x, count * tiles.x_pitch)
+    cdef AmxPlanes planes
+    planes.pitch, planes.part, planes.fresh = tiles.x_pitch, AMX_SIDE * tiles.x_pitch * 2, fresh
+    nonfinite = pack_amx_input(run, block, tile, channel, count, &planes, x, local_piece(run, AMX_PACKING, scratch))
     for c in range(count):
         apart[c] = c * tiles.x_pitch * 2
-    kernels.vnni.of_pixels[0](x, apart, pairs, AMX_SIDE * 4, positions, count)
+    pair_positions(run, tiles, &planes, x, apart, positions, count, pairs)
     if odd:
-        kernels.vnni.of_pixels[0](x + 2, apart, pairs + tiles.panel_bytes, AMX_SIDE * 4, positions - 2, count)
+        pair_positions(run, tiles, &planes, x + 2, apart, positions - 2, count,
+                       pairs + run.sample.parts * 2 * tiles.half_bytes)
     return nonfinite
 
 
@@ -114,7 +120,7 @@ cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int6
     cdef char *g = local_piece(run, AMX_G, scratch)
     cdef char *pairs = local_piece(run, AMX_X_PAIRS, scratch)
     cdef AmxBatchReduce steps
-    amx_weight_steps(own.tiles.g_pitch, depth, &zero, &steps)
+    amx_weight_steps(run.sample, &own.tiles, depth, &zero, &steps)
     if two_taps:
         steps.c_right = columns * 4
     while co < cos:
@@ -124,7 +130,7 @@ cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int6
             many = min(taps - tap, <int64_t>(2 if two_taps else 1))
             if many == 2:
                 steps.b_right = start[tap + 1] - start[tap]
-            kernels.amx.multiply(&steps, g + co * own.tiles.g_pitch * 2, min(<int64_t>AMX_SIDE, cos - co),
+            kernels.amx.multiply(&steps, g + co // AMX_HALF * own.tiles.g_cells, min(<int64_t>AMX_SIDE, cos - co),
                                  pairs + start[tap], many * AMX_HALF if two_taps else count,
                                  sums + (co * taps + tap) * columns * 4, taps * columns * 4, True)
             tap += many
@@ -140,7 +146,7 @@ cdef bint place_amx_taps(const ConvRun *run, const InputBlock *block, char *scra
     cdef bint odd = False
     for tap in range(sample.taps):
         shift = amx_tap_position(sample, block, tap)
-        start[tap] = shift // 2 * AMX_SIDE * 4 + shift % 2 * own.tiles.panel_bytes
+        start[tap] = shift // 2 * AMX_HALF * 4 + shift % 2 * sample.parts * 2 * own.tiles.half_bytes
         odd |= shift % 2
     return odd
 
@@ -159,9 +165,10 @@ cdef void weight_amx_task(const ConvRun *run, int64_t number, char *scratch) noe
     cdef int64_t panels = min(own.task_panels, own.panels - number % parts * own.task_panels)
     cdef int64_t columns = panels * AMX_SIDE, cis = min(columns, sample.cin - ci_from), tile_number = 0, p, c, count
     cdef char *sums = local_piece(run, AMX_WEIGHT_SUMS, scratch)
-    cdef char *line = local_piece(run, AMX_LINE, scratch)
+    cdef char *line = local_piece(run, AMX_WEIGHT_LINE, scratch)
     cdef int64_t *start = <int64_t *>local_piece(run, AMX_STARTS, scratch)
-    cdef bint odd, nonfinite, fresh
+    cdef bint odd, fresh
+    cdef int nonfinite, nonfinite_output
     cdef Box tile
     cdef InputBlock block
     cdef WeightSums nonfinite_sums
@@ -177,18 +184,21 @@ cdef void weight_amx_task(const ConvRun *run, int64_t number, char *scratch) noe
     while next_amx_tile(run, tiles, tile_number, group, co_from, cos, panels * ceil_div(cos, AMX_SIDE) * taps, &tile,
                         &block, &fresh, &prefetch):
         odd = place_amx_taps(run, &block, scratch)
-        pack_amx_rows(run, &block, &tile, group * sample.cout + co_from, cos, fresh, tiles.g_pitch,
-                      local_piece(run, AMX_G, scratch))
+        nonfinite_output = NONFINITE_OUTPUT if pack_amx_rows(
+            run, tiles, &block, &tile, group * sample.cout + co_from, cos, fresh, local_piece(run, AMX_G_PLANES, scratch),
+            local_piece(run, AMX_G, scratch), local_piece(run, AMX_PACKING, scratch)) else 0
         add_bias(problem, &tile, &bias)
         for p in range(panels):
             count = min(<int64_t>AMX_SIDE, cis - p * AMX_SIDE)
-            nonfinite = pack_amx_columns(run, &block, &tile, group * sample.cin + ci_from + p * AMX_SIDE, count, fresh,
-                                         odd, scratch)
+            nonfinite = nonfinite_output
+            if pack_amx_columns(run, &block, &tile, group * sample.cin + ci_from + p * AMX_SIDE, count, fresh, odd,
+                                scratch):
+                nonfinite |= NONFINITE_INPUT
             multiply_amx_taps(run, count, cos, columns, amx_depth(&tile, &block), start, sums + p * AMX_SIDE * 4,
                               scratch, &prefetch)
             for c in range(count if nonfinite else 0):
                 nonfinite_sums.data = sums + (p * AMX_SIDE + c) * 4
-                add_nonfinite_input(problem, &tile, ci_from + p * AMX_SIDE + c, 0, taps, &nonfinite_sums)
+                add_nonfinite_products(problem, &tile, ci_from + p * AMX_SIDE + c, 0, taps, nonfinite, &nonfinite_sums)
         tile_number += 1
     move_amx_weights(problem, group * sample.cout + co_from, cos, ci_from, cis, sums, columns, line, False)
     save_bias(problem, &bias)

@@ -7,6 +7,8 @@ cdef enum:
     FUSED_G = 2
     FUSED_WEIGHT_SUMS = 3
     FUSED_BIAS = 4
+    FUSED_PACKING = 5
+    FUSED_G_PLANES = 6
 
 
 ctypedef struct WeightAmxFused:
@@ -45,11 +47,13 @@ cdef void block_weight_amx_fused(const ConvProblem *problem, const SumOrder *ord
         tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_SIDE)
     if weight_amx_fused_tasks(sample, own) < threads and tiles.rows > AMX_HALF:
         tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_HALF)
-    book(local, FUSED_X, tiles.x_pitch * sample.cin, 2)
-    book(local, FUSED_X_PAIRS, tiles.panel_bytes, 1)
-    book(local, FUSED_G, tiles.rows * tiles.g_pitch, 2)
+    book(local, FUSED_X, tiles.x_pitch * sample.cin, 2 * sample.parts)
+    book(local, FUSED_X_PAIRS, 2 * tiles.half_bytes, sample.parts)
+    book(local, FUSED_G_PLANES, AMX_HALF * tiles.g_pitch, 2 * sample.parts)
+    book(local, FUSED_G, ceil_div(tiles.rows, AMX_HALF), tiles.g_cells)
     book(local, FUSED_WEIGHT_SUMS, tiles.rows * own.task_panels * AMX_SIDE, 4)
     book(local, FUSED_BIAS, tiles.rows, sizeof(double))
+    book(local, FUSED_PACKING, staging_elements(sample), 4)
     blocking.tasks = weight_amx_fused_tasks(sample, own)
 
 
@@ -72,27 +76,29 @@ cdef void multiply_fused_columns(const ConvRun *run, const InputBlock *block, in
     cdef int64_t apart[AMX_COLUMNS]
     cdef char *pairs = local_piece(run, FUSED_X_PAIRS, scratch)
     cdef AmxBatchReduce steps
+    cdef AmxPlanes planes
     for c in range(count):
         apart[c] = ((column + c) // sample.taps * own.tiles.x_pitch
                     + amx_tap_position(sample, block, (column + c) % sample.taps)) * 2
-    kernels.vnni.of_pixels[0](local_piece(run, FUSED_X, scratch), apart, pairs, AMX_SIDE * 4, depth * AMX_STEPS, count)
-    amx_weight_steps(own.tiles.g_pitch, depth, &zero, &steps)
+    planes.part = sample.cin * own.tiles.x_pitch * 2
+    pair_positions(run, &own.tiles, &planes, local_piece(run, FUSED_X, scratch), apart, depth * AMX_STEPS, count, pairs)
+    amx_weight_steps(sample, &own.tiles, depth, &zero, &steps)
     while co < cos:
         prefetch_some(prefetch)
-        kernels.amx.multiply(&steps, local_piece(run, FUSED_G, scratch) + co * own.tiles.g_pitch * 2,
+        kernels.amx.multiply(&steps, local_piece(run, FUSED_G, scratch) + co // AMX_HALF * own.tiles.g_cells,
                              min(<int64_t>AMX_SIDE, cos - co), pairs, count, sums + co * columns * 4, columns * 4, True)
         co += AMX_SIDE
 
 
-cdef void add_nonfinite_columns(const ConvRun *run, const Box *tile, int64_t column, int64_t count, WeightSums *sums,
-                                char *data) noexcept nogil:
+cdef void add_nonfinite_columns(const ConvRun *run, const Box *tile, int64_t column, int64_t count, int nonfinite,
+                                WeightSums *sums, char *data) noexcept nogil:
     """Add the products with inf and NaN of `count` (ci, tap) from `column` on, whose sums begin at data."""
     cdef int64_t c = 0, many, taps = run.sample.taps
     while c < count:
         many = min(count - c, taps - (column + c) % taps)
         sums.data = data + c * 4
-        add_nonfinite_input(run.problem, tile, (column + c) // taps, (column + c) % taps, (column + c) % taps + many,
-                            sums)
+        add_nonfinite_products(run.problem, tile, (column + c) // taps, (column + c) % taps,
+                               (column + c) % taps + many, nonfinite, sums)
         c += many
 
 
@@ -111,7 +117,9 @@ cdef void weight_amx_fused_task(const ConvRun *run, int64_t number, char *scratc
     cdef int64_t tile_number = 0, p, count
     cdef char *x = local_piece(run, FUSED_X, scratch)
     cdef char *sums = local_piece(run, FUSED_WEIGHT_SUMS, scratch)
-    cdef bint nonfinite, fresh
+    cdef bint fresh
+    cdef int nonfinite
+    cdef AmxPlanes planes
     cdef Box tile
     cdef InputBlock block
     cdef WeightSums nonfinite_sums
@@ -120,23 +128,28 @@ cdef void weight_amx_fused_task(const ConvRun *run, int64_t number, char *scratc
                                      local_piece(run, FUSED_BIAS, scratch))
     memset(&block, 0, sizeof(block))
     memset(sums, 0, cos * columns * 4)
+    planes.pitch, planes.part = tiles.x_pitch, sample.cin * tiles.x_pitch * 2
     if problem.accumulate:
         move_fused_weights(problem, group * sample.cout + co_from, cos, from_column, many, sums, columns, True)
     nonfinite_sums.group, nonfinite_sums.co_from, nonfinite_sums.cos = group, co_from, cos
     nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = columns, 1
     while next_amx_tile(run, tiles, tile_number, group, co_from, cos, panels * ceil_div(cos, AMX_SIDE), &tile, &block,
                         &fresh, &prefetch):
-        pack_amx_rows(run, &block, &tile, group * sample.cout + co_from, cos, fresh, tiles.g_pitch,
-                      local_piece(run, FUSED_G, scratch))
+        nonfinite = NONFINITE_OUTPUT if pack_amx_rows(
+            run, tiles, &block, &tile, group * sample.cout + co_from, cos, fresh,
+            local_piece(run, FUSED_G_PLANES, scratch), local_piece(run, FUSED_G, scratch),
+            local_piece(run, FUSED_PACKING, scratch)) else 0
         add_bias(problem, &tile, &bias)
-        pack_amx_input(run, &block, &tile, group * sample.cin, sample.cin, fresh, tiles.x_pitch, x)
-        nonfinite = kernels.vnni.replace_nonfinite(x, sample.cin * tiles.x_pitch)
+        planes.fresh = fresh
+        if pack_amx_input(run, &block, &tile, group * sample.cin, sample.cin, &planes, x,
+                          local_piece(run, FUSED_PACKING, scratch)):
+            nonfinite |= NONFINITE_INPUT
         for p in range(panels):
             count = min(<int64_t>AMX_SIDE, many - p * AMX_SIDE)
             multiply_fused_columns(run, &block, from_column + p * AMX_SIDE, count, cos, amx_depth(&tile, &block),
                                    sums + p * AMX_SIDE * 4, columns, scratch, &prefetch)
             if nonfinite:
-                add_nonfinite_columns(run, &tile, from_column + p * AMX_SIDE, count, &nonfinite_sums,
+                add_nonfinite_columns(run, &tile, from_column + p * AMX_SIDE, count, nonfinite, &nonfinite_sums,
                                       sums + p * AMX_SIDE * 4)
         tile_number += 1
     move_fused_weights(problem, group * sample.cout + co_from, cos, from_column, many, sums, columns, False)

@@ -158,8 +158,8 @@ cdef void add_nonfinite_rows(const ConvRun *run, const WeightTile *t, const Box 
     while i < t.rows:
         many = min(t.rows - i, taps - (t.row_from + i) % taps)
         sums.data = t.sums + i * t.pitch * run.sample.item
-        add_nonfinite_input(run.problem, tile, (t.row_from + i) // taps, (t.row_from + i) % taps,
-                            (t.row_from + i) % taps + many, &sums)
+        add_nonfinite_products(run.problem, tile, (t.row_from + i) // taps, (t.row_from + i) % taps,
+                               (t.row_from + i) % taps + many, NONFINITE_INPUT, &sums)
         i += many
 
 

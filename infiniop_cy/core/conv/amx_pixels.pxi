@@ -1,0 +1,152 @@
+# grad_input by AMX: what its algorithms share. Rows are positions of a packed block of grad_output, each with a chunk of
+# AMX_STEPS output channels side by side in a cache line, so that every tap is a product of whole lines; columns are
+# packed weights, AMX_SIDE to a panel. Some steps are multiplied with all positions before the next ones, so that their
+# weights stay in the nearer caches.
+cdef enum:
+    AMX_MAX_PIXELS = 896         # of a tile
+    AMX_MIN_PIXELS = 224
+    AMX_INPUT_BYTES = 1 << 20    # of its block and sums, or about
+    AMX_POSITIONS = 4096         # of a packed block of grad_output, at most
+    AMX_LINE = 64                # bytes of a chunk of channels of one position
+    AMX_SUM_ROW = 128            # bytes of the sums of one position, of one panel
+    AMX_RESIDENT_BYTES = 98304   # of weights that are multiplied with all positions of a tile before the next
+    AMX_STAGED_TAPS = 16         # taps of a chunk of weights that are staged together
+    AMX_APART = 16               # output channels between those of a pair
+
+
+cdef int64_t amx_step_bytes(const SampleGeometry *sample) noexcept nogil:
+    """Count the bytes of the weights of one step: a chunk of co by a panel of columns, all parts."""
+    return sample.parts * 2 * AMX_CELL
+
+
+cdef void amx_pixel_steps(const SampleGeometry *sample, int64_t positions, AmxBatchReduce *steps) noexcept nogil:
+    """Set the strides of a product of positions with weights, in blocks of so many positions."""
+    steps.depth, steps.parts = 1, sample.parts
+    steps.a_row, steps.a_down, steps.a_step, steps.a_part = AMX_LINE, AMX_HALF * AMX_LINE, 0, positions * AMX_LINE
+    steps.b_row, steps.b_right, steps.c_right, steps.b_part = AMX_HALF * 4, AMX_CELL, AMX_HALF * 4, 2 * AMX_CELL
+
+
+# ---- grad_output, as [chunk of co][part][position]
+
+cdef void zero_lines(const SampleGeometry *sample, char *to, int64_t positions, int64_t count) noexcept nogil:
+    """Write zeros to some positions of all parts of a chunk."""
+    cdef int64_t p
+    for p in range(sample.parts if count else 0):
+        memset(to + p * positions * AMX_LINE, 0, count * AMX_LINE)
+
+
+cdef bint pack_lines(const SampleGeometry *sample, const ConvView *view, const char *source, int64_t step,
+                     int64_t count, int64_t channels, char *to, int64_t part, char *staging) noexcept nogil:
+    """Pack pixels of one chunk that are `step` bytes apart. inf and NaN of float16 become tiny; return whether there
+    were any."""
+    cdef const PartKernels *parts = &kernels.parts[sample.dtype]
+    cdef int64_t item = itemsize_of(sample.dtype), i = 0, n
+    cdef bint nonfinite = False
+    if step == item:
+        return parts.of_pixels(source, view.channel, to, part, count, channels)
+    if view.channel == item:
+        return parts.of_lines(source, step, to, part, count, channels)
+    while i < count:
+        n = min(<int64_t>STAGE_PIXELS, count - i)
+        gather(kernels.convert[sample.dtype][sample.dtype], source + i * step, step, view.channel, n, channels, staging,
+               item)
+        nonfinite |= parts.of_pixels(staging, STAGE_ROW * item, to + i * AMX_LINE, part, n, channels)
+        i += STAGE_PIXELS
+    return nonfinite
+
+
+cdef bint pack_amx_pixels(const ConvRun *run, const Box *block, int64_t channel, int64_t channels, char *to,
+                          int64_t positions, char *staging) noexcept nogil:
+    """Pack a block of grad_output, zeros where it leaves the image; positions: those that each part has room for. inf
+    and NaN of float16 become tiny; return whether there were any. staging: AMX_STEPS rows."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t size[3]
+    cdef int64_t row_size, c = 0, many, n, d, z, h, width, after
+    cdef RowsPart part
+    cdef Box box = block[0]
+    cdef const char *source
+    cdef char *at
+    cdef bint nonfinite = False
+    output_size(sample, size)
+    merge_rows(view, size, &box, &row_size)
+    part = rows_part(view, size, row_size, &box)
+    width = box.extent[2]
+    after = width - part.skip - part.inside
+    while c < channels:
+        many = min(<int64_t>AMX_STEPS, channels - c)
+        at = to + c // AMX_STEPS * sample.parts * positions * AMX_LINE
+        for n in range(box.samples):
+            for d in range(box.extent[0]):
+                z = box.first[0] + d
+                source = view.data + (box.n + n) * view.n + (channel + c) * view.channel + z * view.space[0] + part.at
+                for h in range(box.extent[1]):
+                    if not part.top <= h < part.top + part.rows or not 0 <= z < size[0]:
+                        zero_lines(sample, at, positions, width)
+                    else:
+                        zero_lines(sample, at, positions, part.skip)
+                        nonfinite |= pack_lines(sample, view, source, view.space[2], part.inside, many,
+                                                at + part.skip * AMX_LINE, positions * AMX_LINE, staging)
+                        zero_lines(sample, at + (part.skip + part.inside) * AMX_LINE, positions, after)
+                        source += view.space[1]
+                    at += width * AMX_LINE
+        c += AMX_STEPS
+    return nonfinite
+
+
+cdef void prefetch_next_block(const ConvRun *run, const Tiling *tiling, const Halo *halo, int64_t number, int64_t group,
+                              int64_t calls, Prefetch *prefetch) noexcept nogil:
+    """Plan to prefetch the grad_output under the tile of that number of the phases' grid, if there is one."""
+    cdef int64_t grid[3]
+    cdef int64_t size[3]
+    cdef Box next
+    no_prefetch(prefetch)
+    phase_grid(run.sample, grid)
+    output_size(run.sample, size)
+    if nth_tile(tiling, run.problem.batch, grid, number, &next):
+        block_under(&next, halo, &next)
+        plan_prefetch(run.problem, size, &next, group * run.sample.cout, min(run.order.channels, run.sample.cout),
+                      calls, prefetch)
+
+
+# ---- weights, as steps of [part][half of the columns][pair of co][16 columns]
+
+cdef bint put_weights(const ConvRun *run, const char *low, int64_t co_pitch, char *to) noexcept nogil:
+    """Take the weights of 16 columns apart, of AMX_STEPS co that are co_pitch bytes apart. inf and NaN become tiny;
+    return whether there were any."""
+    cdef int dtype = run.sample.dtype
+    cdef bint nonfinite = kernels.parts[dtype].of_planes(low, low + AMX_APART * co_pitch, co_pitch, to, 2 * AMX_CELL,
+                                                         AMX_HALF * 4, AMX_STEPS // 2, 0, AMX_HALF, AMX_HALF)
+    if run.sample.parts == 1:
+        nonfinite = kernels.vnni.replace_nonfinite(to, AMX_CELL // 2)
+    return nonfinite
+
+
+cdef bint weights_outside(const ConvRun *run, const char *weights, int64_t count) noexcept nogil:
+    """Say whether any of some weights that follow each other is a float32 number out of bounds."""
+    return run.sample.dtype == DTYPE_F32 and kernels.parts[DTYPE_F32].outside(weights, count, LEAST_FACTOR, MOST)
+
+
+# ---- products
+
+# The products of one block of co, and what they are of.
+ctypedef struct AmxPixelSteps:
+    int64_t *a_offset     # of each step, in bytes
+    int64_t *b_offset
+    int64_t count
+    int64_t positions     # that each part of the block has room for
+
+
+cdef void multiply_amx_pixels(const SampleGeometry *sample, const AmxPixelSteps *all, const char *block,
+                              int64_t positions, const char *weights, int64_t columns, char *sums, bint accumulate,
+                              Prefetch *prefetch) noexcept nogil:
+    """Compute the sums of so many positions and columns, or add to them; a few steps at a time."""
+    cdef int64_t groups = ceil_div(all.count * amx_step_bytes(sample), AMX_RESIDENT_BYTES)
+    cdef int64_t each = ceil_div(all.count, max(<int64_t>1, groups)), s = 0
+    cdef AmxBatchReduce steps
+    amx_pixel_steps(sample, all.positions, &steps)
+    while s < all.count:
+        steps.a_offset, steps.b_offset, steps.count = all.a_offset + s, all.b_offset + s, min(each, all.count - s)
+        prefetch_some(prefetch)
+        kernels.amx.multiply(&steps, block, positions, weights, columns, sums, AMX_SUM_ROW, accumulate or s > 0)
+        s += each

@@ -1,0 +1,190 @@
+// float32 and float16 as sums of bfloat16, for AMX. Needs AVX-512 alone, not AVX512_BF16.
+#pragma once
+#include "dtype.h"
+#include "table.h"
+#include "transpose.h"
+
+namespace INFINIOP_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+// The bfloat16 nearest to each number, ties away from zero, in the upper half of 32 bits.
+INFINIOP_INLINE __m512i nearest_bfloat16(__m512 x) {
+    return _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000)),
+                            _mm512_set1_epi32(int(0xFFFF0000u)));
+}
+
+// The parts of 16 numbers, largest first, in the upper halves of 32 bits; the lower halves are zeros.
+template <class T> struct parts_of;
+
+template <> struct parts_of<float> {
+    enum { count = 3 };
+    __m512i part[3];
+    static INFINIOP_INLINE __m512 load(const char *from, __mmask16 some) { return _mm512_maskz_loadu_ps(some, from); }
+    INFINIOP_INLINE int split(__m512 x) {
+        part[0] = nearest_bfloat16(x);
+        const __m512 rest = _mm512_sub_ps(x, _mm512_castsi512_ps(part[0]));
+        part[1] = nearest_bfloat16(rest);
+        part[2] = _mm512_castps_si512(_mm512_sub_ps(rest, _mm512_castsi512_ps(part[1])));  // at most 8 bits are left
+        return 0;
+    }
+};
+
+template <> struct parts_of<float16> {
+    enum { count = 2 };
+    __m512i part[2];
+    static INFINIOP_INLINE __m512 load(const char *from, __mmask16 some) {
+        return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(some, from));
+    }
+    INFINIOP_INLINE int split(__m512 x) {
+        const __m512i sign = _mm512_set1_epi32(INT32_MIN), tiny = _mm512_set1_epi32(0x0D800000);  // 2^-100
+        const __mmask16 bad = _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(65504), _CMP_NLE_UQ);
+        part[0] = nearest_bfloat16(x);
+        part[1] = _mm512_castps_si512(_mm512_sub_ps(x, _mm512_castsi512_ps(part[0])));
+        if (__builtin_expect(bad, 0)) {
+            const __m512i signs = _mm512_and_si512(_mm512_castps_si512(x), sign);
+            part[0] = _mm512_mask_or_epi32(part[0], bad, signs, tiny);
+            part[1] = _mm512_mask_mov_epi32(part[1], bad, _mm512_setzero_si512());
+        }
+        return bad;
+    }
+};
+
+template <> struct parts_of<bfloat16> {
+    enum { count = 1 };
+    __m512i part[1];
+    static INFINIOP_INLINE __m512 load(const char *from, __mmask16 some) {
+        return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, from)), 16));
+    }
+    INFINIOP_INLINE int split(__m512 x) {
+        part[0] = _mm512_castps_si512(x);
+        return 0;
+    }
+};
+
+template <class T>
+int part_rows(const char *from, int64_t from_row, char *to, int64_t part, int64_t to_row, int64_t rows, int64_t before,
+              int64_t count, int64_t width) {
+    int found = 0;
+    for (int64_t at = 0; at < width; at += 16) {
+        const __mmask16 inside = __mmask16(bits_between(before - at, before + count - at)),
+                        all = __mmask16(bits_between(0, width - at));
+        const char *source = from + (at - before) * int64_t(sizeof(T));
+        for (int64_t r = 0; r < rows; r++) {
+            parts_of<T> x;
+            found |= x.split(x.load(source + r * from_row, inside));
+#pragma GCC unroll 3
+            for (int p = 0; p < parts_of<T>::count; p++)
+                _mm256_mask_storeu_epi16(to + p * part + r * to_row + 2 * at, all,
+                                         _mm512_cvtepi32_epi16(_mm512_srli_epi32(x.part[p], 16)));
+        }
+    }
+    return found != 0;
+}
+
+template <class T>
+int part_planes(const char *low, const char *high, int64_t from_row, char *to, int64_t part, int64_t to_row,
+                int64_t rows, int64_t before, int64_t pixels, int64_t width) {
+    int found = 0;
+    for (int64_t at = 0; at < width; at += 16) {
+        const __mmask16 inside = __mmask16(bits_between(before - at, before + pixels - at)),
+                        all = __mmask16(bits_between(0, width - at)), of_low = low ? inside : 0,
+                        of_high = high ? inside : 0;
+        const int64_t there = (at - before) * int64_t(sizeof(T));
+        const char *a = (low ? low : high) + there, *b = (high ? high : low) + there;
+        for (int64_t r = 0; r < rows; r++) {
+            parts_of<T> x, y;
+            found |= x.split(x.load(a + r * from_row, of_low)) | y.split(y.load(b + r * from_row, of_high));
+#pragma GCC unroll 3
+            for (int p = 0; p < parts_of<T>::count; p++)
+                _mm512_mask_storeu_epi32(to + p * part + r * to_row + 4 * at, all,
+                                         _mm512_or_si512(_mm512_srli_epi32(x.part[p], 16), y.part[p]));
+        }
+    }
+    return found != 0;
+}
+
+// One pixel: the parts of 16 channels in the lower halves, those of the 16 after them in the upper ones.
+template <class T> INFINIOP_INLINE int store_pixel(__m512 low, __m512 high, char *to, int64_t part) {
+    parts_of<T> x, y;
+    const int found = x.split(low) | y.split(high);
+#pragma GCC unroll 3
+    for (int p = 0; p < parts_of<T>::count; p++)
+        _mm512_storeu_si512(to + p * part, _mm512_or_si512(_mm512_srli_epi32(x.part[p], 16), y.part[p]));
+    return found;
+}
+
+INFINIOP_INLINE __mmask16 first_channels(int64_t count) {
+    return count <= 0 ? 0 : count >= 16 ? 0xFFFF : __mmask16((1u << count) - 1);
+}
+
+template <class T>
+int part_pixels(const char *from, int64_t column, char *to, int64_t part, int64_t pixels, int64_t channels) {
+    int found = 0;
+    for (int64_t r = 0; r < pixels; r += 16) {
+        const int rows = pixels - r < 16 ? int(pixels - r) : 16;
+        const __mmask16 inside = first_channels(rows);
+        const char *at = from + r * int64_t(sizeof(T));
+        transpose_u32 low[16], high[16];
+#pragma GCC unroll 16
+        for (int c = 0; c < 16; c++) {
+            low[c] = c < channels ? (transpose_u32)parts_of<T>::load(at + c * column, inside) : transpose_u32{};
+            high[c] =
+                16 + c < channels ? (transpose_u32)parts_of<T>::load(at + (16 + c) * column, inside) : transpose_u32{};
+            if (parts_of<T>::count == 1) low[c] = (low[c] >> 16) | high[c];
+        }
+        transpose_square<16>(low);
+        if constexpr (parts_of<T>::count == 1) {
+            for (int i = 0; i < rows; i++) store(to + (r + i) * 64, low[i]);
+            continue;
+        }
+        if (channels > 16) transpose_square<16>(high);
+        for (int i = 0; i < rows; i++)
+            found |= store_pixel<T>((__m512)low[i], (__m512)high[i], to + (r + i) * 64, part);
+    }
+    return found != 0;
+}
+
+template <class T>
+int part_lines(const char *from, int64_t step, char *to, int64_t part, int64_t pixels, int64_t channels) {
+    const __mmask16 low = first_channels(channels), high = first_channels(channels - 16);
+    int found = 0;
+    for (int64_t i = 0; i < pixels; i++, from += step)
+        found |= store_pixel<T>(parts_of<T>::load(from, low), parts_of<T>::load(from + 16 * sizeof(T), high),
+                                to + i * 64, part);
+    return found != 0;
+}
+
+// A magnitude's bits less those of `least`, as an unsigned number, are above their distance where it lies outside.
+inline int any_outside(const char *from, int64_t n, float least, float most) {
+    const __m512i magnitude = _mm512_set1_epi32(INT32_MAX), low = _mm512_castps_si512(_mm512_set1_ps(least));
+    const __m512i distance = _mm512_sub_epi32(_mm512_castps_si512(_mm512_set1_ps(most)), low);
+    for (int64_t i = 0; i < n;) {
+        const int64_t end = n - i > 4096 ? i + 4096 : n;
+        __mmask16 found = 0;
+        for (; i < end; i += 16) {
+            const __mmask16 some = end - i < 16 ? __mmask16((1u << (end - i)) - 1) : __mmask16(0xFFFF);
+            const __m512i x = _mm512_and_si512(_mm512_maskz_loadu_epi32(some, from + 4 * i), magnitude);
+            const __mmask16 nonzero = _mm512_test_epi32_mask(x, x);
+            found |= _mm512_mask_cmpgt_epu32_mask(nonzero, _mm512_sub_epi32(x, low), distance);
+        }
+        if (found) return 1;
+    }
+    return 0;
+}
+
+template <class T> constexpr PartKernels part_kernels() {
+    return {parts_of<T>::count, part_rows<T>, part_planes<T>, part_pixels<T>, part_lines<T>, any_outside};
+}
+
+constexpr void fill_parts(KernelTable &table) {
+    table.parts[DTYPE_F32] = part_kernels<float>();
+    table.parts[DTYPE_F16] = part_kernels<float16>();
+    table.parts[DTYPE_BF16] = part_kernels<bfloat16>();
+}
+#else
+constexpr void fill_parts(KernelTable &) {}
+#endif
+
+}  // namespace
+}  // namespace INFINIOP_ISA
