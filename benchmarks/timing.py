@@ -59,13 +59,14 @@ class Contestant:
         self.seconds.append((time.perf_counter() - started) / calls)
 
 
-def race(contestants, repeats=REPEATS):
-    """Median seconds per call of each, by name."""
+def race(contestants, repeats=REPEATS, patience=PATIENCE, least=MIN_REPEATS, slow=float("inf"), least_of_slow=0):
+    """Median seconds per call of each, by name. `least_of_slow`: samples at least where a call takes over `slow`."""
     for one in contestants:
         one.once()
         one.calibrate()
-    slowest = sum(one.slow for one in contestants)
-    for turn in range(max(MIN_REPEATS, min(repeats, int(PATIENCE / slowest)))):
+    if max(one.slow for one in contestants) > slow:
+        least = least_of_slow
+    for turn in range(max(least, min(repeats, int(patience / sum(one.slow for one in contestants))))):
         start = turn % len(contestants)
         for one in contestants[start:] + contestants[:start]:
             one.sample()
