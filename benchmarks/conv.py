@@ -10,15 +10,13 @@ Every row is checked before it is timed: on small integers, whose every partial 
 float64, rounded once (of the zoo: those of torch in float32, as exact on them). Then all contestants run interleaved in
 this process on normally distributed numbers.
 
-The zoo takes about a quarter of an hour. In portions of a minute, such as between those who share a machine:
-
-    until flock -x LOCK make bench-conv ARGS='--family zoo --json zoo.json --resume --seconds 50'; do :; done
+The zoo takes about a quarter of an hour. With --lock FILE it measures only while it holds that file exclusively, as
+flock -x does, and lets go of it between rows every minute, for those who share the machine.
 """
 import argparse
 import json
 import os
 import sys
-import time
 from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
@@ -27,6 +25,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import conv_report
 import peers
 from conv_report import Row
+from timing import Portions
 
 PARTS = {"all": (True, True, True), "grad_input": (True, False, False), "grad_weight": (False, True, False),
          "grad_bias": (False, False, True)}
@@ -41,7 +40,6 @@ TARGET_DTYPES = ("float32", "bfloat16", "float16")
 
 # Of a row of the zoo: seconds of sampling, samples at least, and the same where a call takes longer than SLOW seconds.
 ZOO_PATIENCE, ZOO_SAMPLES, SLOW, SLOW_SAMPLES = 1.0, 20, 0.1, 5
-NOT_DONE = 3  # the exit status where --seconds ended the run
 
 
 def arguments():
@@ -60,7 +58,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="5 samples of each row of the zoo")
     parser.add_argument("--json", metavar="FILE", help="write all rows there")
     parser.add_argument("--resume", action="store_true", help="add the rows that --json's file does not have yet")
-    parser.add_argument("--seconds", type=float, help=f"stop after the row at which so many have passed, exit {NOT_DONE}")
+    parser.add_argument("--lock", metavar="FILE", help="measure while holding this file, for a minute at a time")
     parser.add_argument("--plot", metavar="FILE.png", help="ratio against work, coloured by kind")
     options = parser.parse_args()
     if options.resume and not options.json:
@@ -124,7 +122,7 @@ class Arrays:
         return self.sets
 
 
-def measure(options, planned):
+def measure(options, planned, portions):
     """The rows with their times, one after the other."""
     from conv_data import contestants
     from timing import arithmetic_peak, race
@@ -132,6 +130,7 @@ def measure(options, planned):
     import infiniop_cy as iop
     arrays, peaks = Arrays(), {}
     for row, layer, mask in planned:
+        portions.between_rows()
         sets = arrays.of(layer.case, row.dtype, row.layout, layer.networks, layer.bias)
         if not options.zoo or (row.dtype, row.threads) not in peaks:
             peaks[row.dtype, row.threads] = arithmetic_peak(row.threads, row.dtype)
@@ -157,8 +156,7 @@ def read_rows(path):
     """{key: row} of a file that --json wrote, empty where there is none."""
     if not Path(path).exists():
         return {}
-    known = {row.key: row for row in (Row(**fields) for fields in json.loads(Path(path).read_text())["rows"])}
-    return known
+    return {row.key: row for row in (Row(**fields) for fields in json.loads(Path(path).read_text())["rows"])}
 
 
 def main():
@@ -176,17 +174,12 @@ def main():
           "for bfloat16, of AMX's products where the CPU has them.")
     print(conv_report.columns(options.zoo))
     done = [known[row.key] for row, _, _ in planned if row.key in known]
-    ends = time.monotonic() + (options.seconds or float("inf"))
-    for row in measure(options, [one for one in planned if one[0].key not in known]):
-        done.append(row)
-        print(row if options.zoo and not row.is_behind else f"{row}\n    {row.repro}", flush=True)
-        if time.monotonic() > ends:
-            break
-    if options.json:
-        save(options, known | {row.key: row for row in done})
-    if len(done) < len(planned):
-        print(f"{len(done)} of {len(planned)} rows are done")
-        sys.exit(NOT_DONE)
+    missing = [one for one in planned if one[0].key not in known]
+    with Portions(options.lock, lambda: save(options, known, done)) as portions:
+        for row in measure(options, missing, portions):
+            done.append(row)
+            print(row if options.zoo and not row.is_behind else f"{row}\n    {row.repro}", flush=True)
+    save(options, known, done)
     summarize(options, done)
 
 
@@ -198,8 +191,11 @@ def summarize(options, done):
         conv_report.plot(done, options.plot)
 
 
-def save(options, by_key):
+def save(options, known, done):
+    if not options.json:
+        return
     from bench import machine
+    by_key = known | {row.key: row for row in done}
     with open(options.json, "w") as file:
         json.dump({"date": date.today().isoformat(), "machine": machine(options),
                    "rows": [asdict(row) for row in by_key.values()]}, file, indent=1)

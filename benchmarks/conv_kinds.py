@@ -4,7 +4,7 @@ from math import prod
 
 def kinds(case):
     """The kind, and what it is beside that: a layer counts in the row of each. The first colours its point."""
-    stride, _, dilation, groups = case.geometry
+    stride, _, dilation, _ = case.geometry
     axes = [axis for axis, size in enumerate(case.kernel) if size > 1]
     strided = any(step > 1 for step in stride)
     found = [_main_kind(case, axes)]

@@ -15,6 +15,7 @@ REPEATS = 25       # samples of each; the median counts
 SAMPLE = 50e-6     # seconds that a sample takes at least
 PATIENCE = 6.0     # seconds for one contestant of a row, beyond which it gets fewer samples, but at least MIN_REPEATS
 MIN_REPEATS = 20
+PORTION = 50.0     # seconds for which a lock is held
 
 
 @dataclass
@@ -71,6 +72,36 @@ def race(contestants, repeats=REPEATS, patience=PATIENCE, least=MIN_REPEATS, slo
         for one in contestants[start:] + contestants[:start]:
             one.sample()
     return {one.name: median(one.seconds) for one in contestants}
+
+
+class Portions:
+    """Holds a file exclusively, as flock -x does, and lets go of it between rows every PORTION seconds, after calling
+    `before_letting_go`. Without a file it does nothing."""
+
+    def __init__(self, path, before_letting_go):
+        self.file, self.before_letting_go = open(path, "a") if path else None, before_letting_go
+
+    def __enter__(self):
+        self._take()
+        return self
+
+    def __exit__(self, *_):
+        if self.file:
+            self.file.close()
+
+    def _take(self):
+        if self.file:
+            import fcntl
+            fcntl.flock(self.file, fcntl.LOCK_EX)
+            self._until = time.monotonic() + PORTION
+
+    def between_rows(self):
+        if self.file and time.monotonic() > self._until:
+            import fcntl
+            self.before_letting_go()
+            fcntl.flock(self.file, fcntl.LOCK_UN)
+            time.sleep(1)
+            self._take()
 
 
 @cache

@@ -158,8 +158,9 @@ def _case(batch, input, weight, bias, stride, padding, dilation, groups):
     kernel, size = weight[2:], input[2:]
     marks = [f"{mark}{_text(values)}" for mark, values, usual in (
         ("s", stride, 1), ("p", padding, 0), ("d", dilation, 1), ("g", (groups,), 1)) if set(values) != {usual}]
-    name = f"{batch}x{input[1]}x{'x'.join(map(str, size))} {weight[0]}*{'x'.join(map(str, kernel))} {' '.join(marks)}"
-    return ConvCase(" ".join(name.split()) + " bias" * bias, batch, groups, input[1], weight[0], size, kernel, stride, padding, dilation)
+    name = " ".join((f"{batch}x{'x'.join(map(str, input[1:]))}", f"{weight[0]}*{'x'.join(map(str, kernel))}", *marks,
+                     *["bias"] * bias))
+    return ConvCase(name, batch, groups, input[1], weight[0], size, kernel, stride, padding, dilation)
 
 
 def collect(batch=4, wanted=None):
