@@ -38,34 +38,43 @@ TARGETS = {
 }
 TARGET_DTYPES = ("float32", "bfloat16", "float16")
 
-# Of a row of the zoo: seconds of sampling, samples at least, and the same where a call takes longer than SLOW seconds.
-ZOO_PATIENCE, ZOO_SAMPLES, SLOW, SLOW_SAMPLES = 1.0, 20, 0.1, 5
+SLOW_SAMPLES = 5
+ZOO = {"patience": 1.0, "slow": 0.1, "least_of_slow": SLOW_SAMPLES}  # bounds of a row
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--family", default="typical",
+def add_filters(parser, family):
+    """The arguments that say what is measured, and where that is kept."""
+    parser.add_argument("--family", default=family,
                         help="names from conv_shapes.py, 'all' of them, or 'zoo'; default: %(default)s")
     parser.add_argument("--network", help="of the zoo: those whose name contains one of these texts, commas between")
     parser.add_argument("--batch", type=int, default=4, help="of the zoo; default: %(default)s")
     parser.add_argument("--shape", help="shapes whose name contains this")
     parser.add_argument("--dtype", default="float32", help="names with commas between them; default: %(default)s")
-    parser.add_argument("--part", help=f"of {', '.join(PARTS)}; default: all, and all but grad_bias alone for families")
     parser.add_argument("--threads", help="numbers with commas between them; default: all cores")
     parser.add_argument("--layout", default="contiguous", choices=("contiguous", "channels_last"),
                         help="of arguments and results, on both sides; default: %(default)s")
-    parser.add_argument("--peer", default="torch", help="torch, or none; default: %(default)s")
-    parser.add_argument("--quick", action="store_true", help="5 samples of each row of the zoo")
+    parser.add_argument("--quick", action="store_true", help=f"{SLOW_SAMPLES} samples of each row of the zoo")
     parser.add_argument("--json", metavar="FILE", help="write all rows there")
     parser.add_argument("--resume", action="store_true", help="add the rows that --json's file does not have yet")
     parser.add_argument("--lock", metavar="FILE", help="measure while holding this file, for a minute at a time")
-    parser.add_argument("--plot", metavar="FILE.png", help="ratio against work, coloured by kind")
-    options = parser.parse_args()
+
+
+def completed(options, parser):
     if options.resume and not options.json:
         parser.error("--resume needs --json")
     options.zoo = options.family == "zoo"
-    options.part = options.part or ("all" if options.zoo else "all,grad_input,grad_weight")
     options.network = options.network.split(",") if options.network else None
+    return options
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_filters(parser, family="typical")
+    parser.add_argument("--part", help=f"of {', '.join(PARTS)}; default: all, and all but grad_bias alone for families")
+    parser.add_argument("--peer", default="torch", help="torch, or none; default: %(default)s")
+    parser.add_argument("--plot", metavar="FILE.png", help="ratio against work, coloured by kind")
+    options = completed(parser.parse_args(), parser)
+    options.part = options.part or ("all" if options.zoo else "all,grad_input,grad_weight")
     return options
 
 
@@ -115,7 +124,7 @@ class Arrays:
         from conv_data import check, check_large, random_sets
         if self.made_for != (case, dtype):
             if networks:
-                check_large(case, dtype, layout, output_mask=(True, True, bias))
+                check_large(case, dtype, layout, (True, True, bias))
             else:
                 check(case, dtype, layout)
             self.made_for, self.sets = (case, dtype), list(random_sets(case, dtype, layout))
@@ -139,24 +148,25 @@ def measure(options, planned, portions):
         if with_torch:
             import torch
             torch.set_num_threads(row.threads)
-        bounds = zoo_bounds(options.quick) if options.zoo else {}
         with iop.threads(row.threads):
             running = list(contestants(layer.case, sets, mask, row.layout, with_torch))
-            row.seconds = race(running, **bounds)
+            row.seconds = race(running, bounds(options))
         row.samples = len(running[0].seconds)
         yield row
 
 
-def zoo_bounds(quick):
-    return {"patience": ZOO_PATIENCE, "least": SLOW_SAMPLES if quick else ZOO_SAMPLES, "slow": SLOW,
-            "least_of_slow": SLOW_SAMPLES, "repeats": SLOW_SAMPLES if quick else ZOO_SAMPLES + 5}
+def bounds(options, **more):
+    from timing import Bounds
+    if not options.zoo:
+        return Bounds(**more)
+    return Bounds(**ZOO, **more, **{"least": SLOW_SAMPLES, "repeats": SLOW_SAMPLES} if options.quick else {})
 
 
-def read_rows(path):
+def read_rows(path, kind=Row):
     """{key: row} of a file that --json wrote, empty where there is none."""
     if not Path(path).exists():
         return {}
-    return {row.key: row for row in (Row(**fields) for fields in json.loads(Path(path).read_text())["rows"])}
+    return {row.key: row for row in (kind(**fields) for fields in json.loads(Path(path).read_text())["rows"])}
 
 
 def main():
@@ -179,7 +189,6 @@ def main():
         for row in measure(options, missing, portions):
             done.append(row)
             print(row if options.zoo and not row.is_behind else f"{row}\n    {row.repro}", flush=True)
-    save(options, known, done)
     summarize(options, done)
 
 

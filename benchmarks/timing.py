@@ -11,11 +11,21 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
-REPEATS = 25       # samples of each; the median counts
 SAMPLE = 50e-6     # seconds that a sample takes at least
-PATIENCE = 6.0     # seconds for one contestant of a row, beyond which it gets fewer samples, but at least MIN_REPEATS
-MIN_REPEATS = 20
 PORTION = 50.0     # seconds for which a lock is held
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How often each contestant of a row is sampled; the median counts."""
+
+    repeats: int = 25
+    patience: float = 6.0           # seconds of all samples of a row, beyond which there are fewer
+    least: int = 20                 # samples even then
+    slow: float = float("inf")      # seconds of a call, beyond which it gets
+    least_of_slow: int = 0          # so many even then
+    hopeless: float = float("inf")  # times the fastest, beyond which it gets
+    of_hopeless: int = 3            # so many
 
 
 @dataclass
@@ -60,23 +70,26 @@ class Contestant:
         self.seconds.append((time.perf_counter() - started) / calls)
 
 
-def race(contestants, repeats=REPEATS, patience=PATIENCE, least=MIN_REPEATS, slow=float("inf"), least_of_slow=0):
-    """Median seconds per call of each, by name. `least_of_slow`: samples at least where a call takes over `slow`."""
+def race(contestants, bounds=Bounds()):
+    """Median seconds per call of each, by name."""
     for one in contestants:
         one.once()
         one.calibrate()
-    if max(one.slow for one in contestants) > slow:
-        least = least_of_slow
-    for turn in range(max(least, min(repeats, int(patience / sum(one.slow for one in contestants))))):
-        start = turn % len(contestants)
-        for one in contestants[start:] + contestants[:start]:
+    limit = bounds.hopeless * min(one.slow for one in contestants)
+    racing = [one for one in contestants if one.slow <= limit]
+    for one in [one for one in contestants if one.slow > limit] * bounds.of_hopeless:
+        one.sample()
+    least = bounds.least_of_slow if max(one.slow for one in racing) > bounds.slow else bounds.least
+    for turn in range(max(least, min(bounds.repeats, int(bounds.patience / sum(one.slow for one in racing))))):
+        start = turn % len(racing)
+        for one in racing[start:] + racing[:start]:
             one.sample()
     return {one.name: median(one.seconds) for one in contestants}
 
 
 class Portions:
-    """Holds a file exclusively, as flock -x does, and lets go of it between rows every PORTION seconds, after calling
-    `before_letting_go`. Without a file it does nothing."""
+    """Holds a file exclusively, as flock -x does, and lets go of it between rows every PORTION seconds. Calls
+    `before_letting_go` then, and at the end however that comes. Without a file nothing is held."""
 
     def __init__(self, path, before_letting_go):
         self.file, self.before_letting_go = open(path, "a") if path else None, before_letting_go
@@ -86,6 +99,7 @@ class Portions:
         return self
 
     def __exit__(self, *_):
+        self.before_letting_go()
         if self.file:
             self.file.close()
 
