@@ -101,8 +101,8 @@ def by_network(rows, wanted=None):
           + f", worst {worst.ratio:.2f} {worst.shape}")
     few = [row.samples for row in rows if row.samples < 20]
     if few:
-        print(f"{len(few)} layers have {min(few)} to {max(few)} samples of each (--quick, or a call takes more than 0.1 s), the "
-              f"other {len(rows) - len(few)} at least 20")
+        print(f"{len(few)} layers have {min(few)} to {max(few)} samples of each (--quick, or a call takes more than "
+              f"0.1 s), the other {len(rows) - len(few)} at least 20")
 
 
 def behind(rows, which):
