@@ -42,7 +42,7 @@ demo: $(VENV)/demo.stamp  ## build, then train a small network on handwritten di
 bench: $(VENV)/bench.stamp  ## build, then measure every operator beside torch, NumPy and memory itself
 	$(RUN) benchmarks/bench.py $(ARGS)
 
-bench-conv: $(VENV)/bench.stamp  ## the same for convolutions (ARGS='--family all' for whole networks)
+bench-conv: $(VENV)/bench-conv.stamp  ## the same for convolutions (ARGS='--family zoo' for whole networks)
 	$(RUN) benchmarks/conv.py $(ARGS)
 
 lint: $(VENV)/lint.stamp  ## style, lines of 120 columns, functions of 60 lines, types, the stubs against what they describe

@@ -1,28 +1,34 @@
 """Speed of conv_backward beside torch (oneDNN) and beside the arithmetic that the cores can do.
 
     make bench-conv                                              the shapes that have targets
-    make bench-conv ARGS='--family resnet50 --dtype float32'     whole networks, with their geometric means
+    make bench-conv ARGS='--family resnet50 --dtype float32'     a family of shapes, with its geometric means
     make bench-conv ARGS="--shape '56 3x3' --dtype float32,bfloat16 --part all,grad_input"
+    make bench-conv ARGS='--family zoo --json zoo.json --plot zoo.png'       the layers of 42 networks, by network
+    make bench-conv ARGS='--family zoo --network resnet,vgg --layout channels_last --batch 8'
 
 Every row is checked before it is timed: on small integers, whose every partial sum is exact, the results are those of
-float64, rounded once. Then all contestants run interleaved in this process on normally distributed numbers.
+float64, rounded once (of the zoo: those of torch in float32, as exact on them). Then all contestants run interleaved in
+this process on normally distributed numbers.
+
+The zoo takes about a quarter of an hour. With --lock FILE it measures only while it holds that file exclusively, as
+flock -x does, and lets go of it between rows every minute, for those who share the machine.
 """
 import argparse
 import json
 import os
 import sys
-from collections import defaultdict
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 from datetime import date
+from pathlib import Path
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import conv_report
 import peers
+from conv_report import Row
+from timing import Portions
 
 PARTS = {"all": (True, True, True), "grad_input": (True, False, False), "grad_weight": (False, True, False),
          "grad_bias": (False, False, True)}
-SETS = 2  # buffers in rotation
-COLUMNS = (f"{'family':9} {'shape':24} {'dtype':9} {'part':11} {'thr':>3} {'ms':>9} {'GF/s':>7} {'peak':>5} "
-           f"{'torch':>7} {'target':>6}")
 
 # Torch's median over ours, all three gradients, two threads.
 TARGETS = {
@@ -32,109 +38,135 @@ TARGETS = {
 }
 TARGET_DTYPES = ("float32", "bfloat16", "float16")
 
+SLOW_SAMPLES = 5
+ZOO = {"patience": 1.0, "slow": 0.1, "least_of_slow": SLOW_SAMPLES}  # bounds of a row
 
-@dataclass
-class Row:
-    family: str
-    shape: str
-    dtype: str
-    part: str
-    threads: int
-    flops: int
-    peak: float | None  # flops per second that the cores reached in this run, in the type computed in
-    seconds: dict = field(default_factory=dict)
 
-    @property
-    def target(self):
-        if self.part == "all" and self.threads > 1 and self.family == "typical" and self.dtype in TARGET_DTYPES:
-            return TARGETS[self.shape][TARGET_DTYPES.index(self.dtype)]
-        return None
+def add_filters(parser, family):
+    """The arguments that say what is measured, and where that is kept."""
+    parser.add_argument("--family", default=family,
+                        help="names from conv_shapes.py, 'all' of them, or 'zoo'; default: %(default)s")
+    parser.add_argument("--network", help="of the zoo: those whose name contains one of these texts, commas between")
+    parser.add_argument("--batch", type=int, default=4, help="of the zoo; default: %(default)s")
+    parser.add_argument("--shape", help="shapes whose name contains this")
+    parser.add_argument("--dtype", default="float32", help="names with commas between them; default: %(default)s")
+    parser.add_argument("--threads", help="numbers with commas between them; default: all cores")
+    parser.add_argument("--layout", default="contiguous", choices=("contiguous", "channels_last"),
+                        help="of arguments and results, on both sides; default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help=f"{SLOW_SAMPLES} samples of each row of the zoo")
+    parser.add_argument("--json", metavar="FILE", help="write all rows there")
+    parser.add_argument("--resume", action="store_true", help="add the rows that --json's file does not have yet")
+    parser.add_argument("--lock", metavar="FILE", help="measure while holding this file, for a minute at a time")
 
-    @property
-    def ratio(self):
-        return self.seconds["torch"] / self.seconds["ours"] if "torch" in self.seconds else None
 
-    @property
-    def repro(self):
-        return (f"make bench-conv ARGS=\"--family {self.family} --shape '{self.shape}' --dtype {self.dtype} "
-                f"--part {self.part} --threads {self.threads}\"")
-
-    def __str__(self):
-        ours = self.seconds["ours"]
-        rate = self.flops / ours
-        cells = (f"{ours * 1e3:9.3f} {rate / 1e9:7.1f} {f'{rate / self.peak:.0%}' if self.peak else '-':>5} "
-                 f"{f'{self.ratio:.2f}' if self.ratio else '-':>7} {self.target or '-':>6}")
-        short = "   short of target" if self.target and self.ratio and self.ratio < self.target else ""
-        return f"{self.family:9} {self.shape:24} {self.dtype:9} {self.part:11} {self.threads:>3} {cells}{short}"
+def completed(options, parser):
+    if options.resume and not options.json:
+        parser.error("--resume needs --json")
+    options.zoo = options.family == "zoo"
+    options.network = options.network.split(",") if options.network else None
+    return options
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--family", default="typical", help="names from conv_shapes.py, or 'all'; default: %(default)s")
-    parser.add_argument("--shape", help="shapes whose name contains this")
-    parser.add_argument("--dtype", default="float32", help="names with commas between them; default: %(default)s")
-    parser.add_argument("--part", default="all,grad_input,grad_weight", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--threads", help="numbers with commas between them; default: all cores")
+    add_filters(parser, family="typical")
+    parser.add_argument("--part", help=f"of {', '.join(PARTS)}; default: all, and all but grad_bias alone for families")
     parser.add_argument("--peer", default="torch", help="torch, or none; default: %(default)s")
-    parser.add_argument("--json", metavar="FILE", help="write all rows there")
-    return parser.parse_args()
+    parser.add_argument("--plot", metavar="FILE.png", help="ratio against work, coloured by kind")
+    options = completed(parser.parse_args(), parser)
+    options.part = options.part or ("all" if options.zoo else "all,grad_input,grad_weight")
+    return options
 
 
-def check(case, dtype):
-    """Stop where a result is wrong."""
-    import numpy as np
-
-    import infiniop_cy as iop
-    from infiniop_cy.testing.conv import make_case, reference_conv_backward
-    data = make_case(case, dtype, np.random.default_rng(5))
-    got = iop.conv_backward(*data, **case.keywords)
-    for name, ours, exact in zip(got._fields, got, reference_conv_backward(*data, *case.geometry)):
-        if not np.array_equal(ours, exact.astype(ours.dtype)):
-            raise SystemExit(f"wrong result, not timed: {name} of {case} {dtype}")
-
-
-def contestants(case, data, mask, with_torch):
-    from timing import Contestant
-
-    import infiniop_cy as iop
-    geometry = ", ".join(f"{name}={value}" for name, value in case.keywords.items())
-    sets = [{"g": g, "x": x, "w": w} for g, x, w in data]
-    yield Contestant("ours", f"f(g, x, w, {geometry}, output_mask={mask})", {"f": iop.conv_backward}, sets)
-    stride, padding, dilation, groups = case.geometry
-    if with_torch and all(before == after for before, after in padding):
-        import torch
-        call = (f"f(g, x, w, [{case.cout}], {stride}, {tuple(p for p, _ in padding)}, {dilation}, False, "
-                f"{(0,) * len(stride)}, {groups}, {list(mask)})")
-        yield Contestant("torch", call, {"f": torch.ops.aten.convolution_backward.default},
-                         [{name: peers.to_torch(array) for name, array in one.items()} for one in sets])
-
-
-def measure(options):
-    import numpy as np
+def layers(options):
+    """(family, layer) of each shape that fits the filters."""
+    import zoo
     from conv_shapes import FAMILIES
+    if options.zoo:
+        found = [("zoo", layer) for layer in zoo.collect(options.batch, options.network)]
+    else:
+        names = list(FAMILIES) if options.family == "all" else options.family.split(",")
+        found = [(name, zoo.Layer(case, True, {})) for name in names for case in FAMILIES[name]]
+    return [(family, layer) for family, layer in found if not options.shape or options.shape in layer.case.name]
+
+
+def rows(options):
+    """(row without times, layer, mask of gradients) of all that is asked for."""
+    import numpy as np
+    from conv_kinds import kinds
+    threads = [int(n) for n in options.threads.split(",")] if options.threads else [os.cpu_count()]
+    chosen = layers(options)
+    for dtype in options.dtype.split(","):
+        for family, layer in chosen:
+            case = layer.case
+            for part, count in ((part, count) for part in options.part.split(",") for count in threads):
+                mask = (*PARTS[part][:2], PARTS[part][2] and layer.bias)
+                if any(mask):
+                    flops = case.flops * sum(mask[:2]) + np.prod(case.shapes[0]).item() * mask[2]
+                    yield Row(family, case.name, dtype, part, count, flops, None, {}, options.layout,
+                              options.batch if options.zoo else None, layer.networks, kinds(case),
+                              target=target(family, case.name, dtype, part, count)), layer, mask
+
+
+def target(family, shape, dtype, part, threads):
+    if part == "all" and threads > 1 and family == "typical" and dtype in TARGET_DTYPES:
+        return TARGETS[shape][TARGET_DTYPES.index(dtype)]
+    return None
+
+
+class Arrays:
+    """The arrays of one layer, checked once and kept while its rows are measured."""
+
+    def __init__(self):
+        self.made_for = None
+
+    def of(self, case, dtype, layout, networks, bias):
+        from conv_data import check, check_large, random_sets
+        if self.made_for != (case, dtype):
+            if networks:
+                check_large(case, dtype, layout, (True, True, bias))
+            else:
+                check(case, dtype, layout)
+            self.made_for, self.sets = (case, dtype), list(random_sets(case, dtype, layout))
+        return self.sets
+
+
+def measure(options, planned, portions):
+    """The rows with their times, one after the other."""
+    from conv_data import contestants
     from timing import arithmetic_peak, race
 
     import infiniop_cy as iop
-    from infiniop_cy.testing.conv import make_case
-    families = list(FAMILIES) if options.family == "all" else options.family.split(",")
-    threads = [int(n) for n in options.threads.split(",")] if options.threads else [os.cpu_count()]
-    rng = np.random.default_rng(1)
-    for family, dtype in ((family, dtype) for family in families for dtype in options.dtype.split(",")):
-        for case in FAMILIES[family]:
-            if options.shape and options.shape not in case.name:
-                continue
-            check(case, dtype)
-            data = [make_case(case, dtype, rng, integers=False) for _ in range(SETS)]
-            for part, count in ((part, count) for part in options.part.split(",") for count in threads):
-                flops = case.flops * sum(PARTS[part][:2]) + np.prod(case.shapes[0]).item() * PARTS[part][2]
-                row = Row(family, case.name, dtype, part, count, flops, arithmetic_peak(count, dtype))
-                with_torch = "torch" in options.peer
-                if with_torch:
-                    import torch
-                    torch.set_num_threads(count)
-                with iop.threads(count):
-                    row.seconds = race(list(contestants(case, data, PARTS[part], with_torch)))
-                yield row
+    arrays, peaks = Arrays(), {}
+    for row, layer, mask in planned:
+        portions.between_rows()
+        sets = arrays.of(layer.case, row.dtype, row.layout, layer.networks, layer.bias)
+        if not options.zoo or (row.dtype, row.threads) not in peaks:
+            peaks[row.dtype, row.threads] = arithmetic_peak(row.threads, row.dtype)
+        row.peak = peaks[row.dtype, row.threads]
+        with_torch = "torch" in options.peer
+        if with_torch:
+            import torch
+            torch.set_num_threads(row.threads)
+        with iop.threads(row.threads):
+            running = list(contestants(layer.case, sets, mask, row.layout, with_torch))
+            row.seconds = race(running, bounds(options))
+        row.samples = len(running[0].seconds)
+        yield row
+
+
+def bounds(options, **more):
+    from timing import Bounds
+    if not options.zoo:
+        return Bounds(**more)
+    return Bounds(**ZOO, **more, **{"least": SLOW_SAMPLES, "repeats": SLOW_SAMPLES} if options.quick else {})
+
+
+def read_rows(path, kind=Row):
+    """{key: row} of a file that --json wrote, empty where there is none."""
+    if not Path(path).exists():
+        return {}
+    return {row.key: row for row in (kind(**fields) for fields in json.loads(Path(path).read_text())["rows"])}
 
 
 def main():
@@ -144,26 +176,38 @@ def main():
     if "torch" in options.peer:
         import torch  # first, so that both libraries share one OpenMP runtime and its threads
         torch.inference_mode().__enter__()
-    from bench import machine
-    from report import geometric_mean
+    known = read_rows(options.json) if options.resume else {}
+    planned = [(replace(row, networks=layer.networks), layer, mask) for row, layer, mask in rows(options)]
+    if not planned:
+        raise SystemExit("no row fits these filters")
     print("torch: its median over ours. peak: of the float32 (float64) multiply-adds that the cores do in this run;\n"
           "for bfloat16, of AMX's products where the CPU has them.")
-    print(COLUMNS)
-    rows, ratios = [], defaultdict(list)
-    for row in measure(options):
-        rows.append(row)
-        print(f"{row}\n    {row.repro}", flush=True)
-        if row.ratio:
-            ratios[row.family, row.dtype, row.part].append(row.ratio)
-    if not rows:
-        raise SystemExit("no row fits these filters")
-    print("\nGeometric means of torch / ours:")
-    for (family, dtype, part), values in ratios.items():
-        print(f"    {family:9} {dtype:9} {part:11} {geometric_mean(values):6.2f}   ({len(values)} shapes)")
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump({"date": date.today().isoformat(), "machine": machine(options),
-                       "rows": [asdict(row) for row in rows]}, file, indent=1)
+    print(conv_report.columns(options.zoo))
+    done = [known[row.key] for row, _, _ in planned if row.key in known]
+    missing = [one for one in planned if one[0].key not in known]
+    with Portions(options.lock, lambda: save(options, known, done)) as portions:
+        for row in measure(options, missing, portions):
+            done.append(row)
+            print(row if options.zoo and not row.is_behind else f"{row}\n    {row.repro}", flush=True)
+    summarize(options, done)
+
+
+def summarize(options, done):
+    conv_report.print_means(done)
+    if options.zoo:
+        conv_report.print_zoo(done, options.network)
+    if options.plot:
+        conv_report.plot(done, options.plot)
+
+
+def save(options, known, done):
+    if not options.json:
+        return
+    from bench import machine
+    by_key = known | {row.key: row for row in done}
+    with open(options.json, "w") as file:
+        json.dump({"date": date.today().isoformat(), "machine": machine(options),
+                   "rows": [asdict(row) for row in by_key.values()]}, file, indent=1)
 
 
 if __name__ == "__main__":

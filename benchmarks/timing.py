@@ -11,10 +11,21 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
-REPEATS = 25       # samples of each; the median counts
 SAMPLE = 50e-6     # seconds that a sample takes at least
-PATIENCE = 6.0     # seconds for one contestant of a row, beyond which it gets fewer samples, but at least MIN_REPEATS
-MIN_REPEATS = 20
+PORTION = 50.0     # seconds for which a lock is held
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How often each contestant of a row is sampled; the median counts."""
+
+    repeats: int = 25
+    patience: float = 6.0           # seconds of all samples of a row, beyond which there are fewer
+    least: int = 20                 # samples even then
+    slow: float = float("inf")      # seconds of a call, beyond which it gets
+    least_of_slow: int = 0          # so many even then
+    hopeless: float = float("inf")  # times the fastest, beyond which it gets
+    of_hopeless: int = 3            # so many
 
 
 @dataclass
@@ -59,17 +70,52 @@ class Contestant:
         self.seconds.append((time.perf_counter() - started) / calls)
 
 
-def race(contestants, repeats=REPEATS):
+def race(contestants, bounds=Bounds()):
     """Median seconds per call of each, by name."""
     for one in contestants:
         one.once()
         one.calibrate()
-    slowest = sum(one.slow for one in contestants)
-    for turn in range(max(MIN_REPEATS, min(repeats, int(PATIENCE / slowest)))):
-        start = turn % len(contestants)
-        for one in contestants[start:] + contestants[:start]:
+    limit = bounds.hopeless * min(one.slow for one in contestants)
+    racing = [one for one in contestants if one.slow <= limit]
+    for one in [one for one in contestants if one.slow > limit] * bounds.of_hopeless:
+        one.sample()
+    least = bounds.least_of_slow if max(one.slow for one in racing) > bounds.slow else bounds.least
+    for turn in range(max(least, min(bounds.repeats, int(bounds.patience / sum(one.slow for one in racing))))):
+        start = turn % len(racing)
+        for one in racing[start:] + racing[:start]:
             one.sample()
     return {one.name: median(one.seconds) for one in contestants}
+
+
+class Portions:
+    """Holds a file exclusively, as flock -x does, and lets go of it between rows every PORTION seconds. Calls
+    `before_letting_go` then, and at the end however that comes. Without a file nothing is held."""
+
+    def __init__(self, path, before_letting_go):
+        self.file, self.before_letting_go = open(path, "a") if path else None, before_letting_go
+
+    def __enter__(self):
+        self._take()
+        return self
+
+    def __exit__(self, *_):
+        self.before_letting_go()
+        if self.file:
+            self.file.close()
+
+    def _take(self):
+        if self.file:
+            import fcntl
+            fcntl.flock(self.file, fcntl.LOCK_EX)
+            self._until = time.monotonic() + PORTION
+
+    def between_rows(self):
+        if self.file and time.monotonic() > self._until:
+            import fcntl
+            self.before_letting_go()
+            fcntl.flock(self.file, fcntl.LOCK_UN)
+            time.sleep(1)
+            self._take()
 
 
 @cache

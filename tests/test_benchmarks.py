@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from infiniop_cy.testing import CASES
+from infiniop_cy.testing.conv import CONV_CASES
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
 
@@ -72,3 +73,62 @@ def test_convolution_shapes_have_distinct_names_and_pixels(monkeypatch):
         assert len({case.name for case in cases}) == len(cases), family
         assert all(min(case.out_size) > 0 for case in cases)
     assert set(TARGETS) == {case.name for case in FAMILIES["typical"]}
+
+
+KINDS = {"2d-1x1": ["pointwise"], "2d-1x1-stride": ["pointwise", "strided, any"], "2d-depthwise": ["depthwise 2-D"],
+         "2d-groups": ["grouped, 2-3 channels each"], "3d": ["3-D"], "1d-dilated": ["1-D", "dilated, any"],
+         "one-pixel": ["one-pixel image"], "many-columns": ["large kernel"], "2d-stride": ["other small kernel",
+         "strided, any"], "2d": ["3x3"], "deep": ["1xN, Nx1", "strided, any"]}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds_of_convolutions(monkeypatch, name):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from conv_kinds import kinds
+    assert kinds(CONV_CASES[name]) == KINDS[name]
+
+
+def test_layers_of_a_network(monkeypatch):
+    """He et al., Deep Residual Learning (2015), table 1: 17 convolutions and three shortcuts, without biases."""
+    pytest.importorskip("torchvision")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import zoo
+    layers = zoo.collect(batch=8, wanted=["resnet18"])
+    assert sum(layer.networks["resnet18"] for layer in layers) == 20
+    assert len(layers) == 11
+    stem, = (layer for layer in layers if layer.case.cin == 3)
+    assert stem.case.name == "8x3x224x224 64*7x7 s2 p3"
+    assert stem.case.shapes == ((8, 64, 112, 112), (8, 3, 224, 224), (64, 3, 7, 7))
+    assert not stem.bias
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+def test_a_wrong_gradient_of_a_layer_is_not_timed(monkeypatch, layout):
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import conv_data
+    case, mask = CONV_CASES["2d-stride"], (True, True, False)
+    conv_data.check_large(case, "bfloat16", layout, mask)
+    right = conv_data.iop.conv_backward
+
+    class OneOff:
+        @staticmethod
+        def conv_backward(*arguments, **keywords):
+            got = right(*arguments, **keywords)
+            got.grad_weight[2, 1, 0, 1] += 1
+            return got
+    monkeypatch.setattr(conv_data, "iop", OneOff)
+    with pytest.raises(SystemExit, match="wrong result, not timed: grad_weight"):
+        conv_data.check_large(case, "bfloat16", layout, mask)
+
+
+def test_sweep_of_algorithms(tmp_path):
+    pytest.importorskip("torch")
+    done = run("--family", "typical", "--shape", "56 3x3 g32", "--quick", "--json", str(tmp_path / "rows.json"),
+               script="conv_sweep.py")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
+    assert [row["gradient"] for row in rows] == ["grad_input", "grad_weight"]
+    assert {"grad_input:gemm", "grad_input:taps"} <= set(rows[0]["seconds"])
+    assert {"grad_weight:gemm", "grad_weight:im2col"} <= set(rows[1]["seconds"])
+    assert all(row["chosen"] in row["seconds"] for row in rows)
