@@ -140,6 +140,14 @@ inline void multiply_amx(const AmxBatchReduce *steps, const void *a_, int64_t ro
     asm volatile("tilerelease");
 }
 
+inline void add_sums(const char *sums, char *to, int64_t to_row, int64_t to_right, int64_t rows, int64_t columns) {
+    for (; rows > 0; rows--, sums += 128, to += to_row) {
+        _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), _mm512_loadu_ps(sums)));
+        if (columns <= 16) continue;
+        _mm512_storeu_ps(to + to_right, _mm512_add_ps(_mm512_loadu_ps(to + to_right), _mm512_loadu_ps(sums + 64)));
+    }
+}
+
 // Sums of AMX are never subnormal, which this instruction counts as zeros.
 __attribute__((target("avx512bf16"))) inline void narrow_row(const char *from, char *to, int64_t n) {
     int64_t i = 0;
@@ -161,7 +169,7 @@ inline void narrow_rows(const char *from, int64_t from_row, char *to, int64_t to
         for (; rows > 0; rows--, from += from_row, to += to_row) convert<float, bfloat16>(from, 4, to, 2, n);
 }
 
-constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, narrow_rows}; }
+constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, add_sums, narrow_rows}; }
 #else
 constexpr void fill_amx(KernelTable &) {}
 #endif

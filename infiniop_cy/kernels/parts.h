@@ -65,18 +65,22 @@ template <> struct parts_of<bfloat16> {
 template <class T>
 int part_rows(const char *from, int64_t from_row, char *to, int64_t part, int64_t to_row, int64_t rows, int64_t before,
               int64_t count, int64_t width) {
+    alignas(64) uint16_t upper[32];
+    for (int i = 0; i < 32; i++) upper[i] = uint16_t(2 * i + 1);
+    const __m512i upper_halves = _mm512_load_si512(upper);
     int found = 0;
-    for (int64_t at = 0; at < width; at += 16) {
-        const __mmask16 inside = __mmask16(bits_between(before - at, before + count - at)),
-                        all = __mmask16(bits_between(0, width - at));
+    for (int64_t at = 0; at < width; at += 32) {
+        const uint64_t inside = bits_between(before - at, before + count - at);
+        const __mmask32 all = __mmask32(bits_between(0, width - at));
         const char *source = from + (at - before) * int64_t(sizeof(T));
         for (int64_t r = 0; r < rows; r++) {
-            parts_of<T> x;
-            found |= x.split(x.load(source + r * from_row, inside));
+            parts_of<T> x, y;
+            found |= x.split(x.load(source + r * from_row, __mmask16(inside)));
+            found |= y.split(y.load(source + r * from_row + 16 * sizeof(T), __mmask16(inside >> 16)));
 #pragma GCC unroll 3
             for (int p = 0; p < parts_of<T>::count; p++)
-                _mm256_mask_storeu_epi16(to + p * part + r * to_row + 2 * at, all,
-                                         _mm512_cvtepi32_epi16(_mm512_srli_epi32(x.part[p], 16)));
+                _mm512_mask_storeu_epi16(to + p * part + r * to_row + 2 * at, all,
+                                         _mm512_permutex2var_epi16(x.part[p], upper_halves, y.part[p]));
         }
     }
     return found != 0;

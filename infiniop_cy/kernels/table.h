@@ -147,6 +147,9 @@ struct AmxKernels {
     // columns.
     void (*multiply)(const struct AmxBatchReduce *, const void *a, int64_t rows, const void *b, int64_t columns,
                      void *c, int64_t c_row, int accumulate);
+    // Adds rows of 32 sums that follow each other to rows to_row bytes apart; the columns from the 17th on go to_right
+    // after the first.
+    void (*add)(const char *sums, char *to, int64_t to_row, int64_t to_right, int64_t rows, int64_t columns);
     // Rows of n sums to bfloat16; rows are from_row and to_row bytes apart.
     void (*narrow_rows)(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t n);
 };

@@ -87,6 +87,7 @@ cdef extern from "../kernels/table.h" nogil:
     ctypedef struct AmxKernels:
         void (*multiply)(const AmxBatchReduce *, const void *, int64_t, const void *, int64_t, void *, int64_t,
                          int) noexcept nogil
+        void (*add)(const char *, char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
         void (*narrow_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef struct KernelTable:
         const char *isa

@@ -62,10 +62,10 @@ cdef bint fits_amx_output(const SampleGeometry *sample, const char **why) noexce
 
 
 cdef void order_amx_output(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
-    """Add the products of tiles of output pixels one by one to what is there."""
+    """Sum tiles of output pixels of one sample from zero; where images are short, add their products one by one."""
     cdef Tiling tiling
     cut_amx_output(sample, &tiling)
-    order.tile, order.accumulate = tiling.extent, True
+    order.tile, order.accumulate = tiling.extent, sample.pixels_out < SHORT_IMAGE
 
 
 cdef void block_amx_output(const ConvProblem *problem, const SumOrder *order, AmxOutputTiles *tiles) noexcept nogil:
@@ -79,8 +79,10 @@ cdef void block_amx_output(const ConvProblem *problem, const SumOrder *order, Am
     one_sample_tiling(order.tile, &tiles.tiling)
     amx_input_block(sample, order.tile, 1, &block)
     pixels = min(<int64_t>AMX_OUTPUT_PIXELS, AMX_OUTPUT_BYTES // (amx_element_bytes(sample) * tiles.rows))
-    join_samples(size, problem.batch, min(pixels // tiling_pixels(&tiles.tiling),
-                                          amx_input_positions(sample) // (class_count(&block) * block.sample)), &tiles.tiling)
+    if order.accumulate:
+        pixels = min(pixels // tiling_pixels(&tiles.tiling),
+                     amx_input_positions(sample) // (class_count(&block) * block.sample))
+        join_samples(size, problem.batch, pixels, &tiles.tiling)
     amx_input_block(sample, order.tile, tiles.tiling.samples, &block)
     positions = class_count(&block) * block.plane + AMX_STEPS  # zeros at the end
     tiles.x_pitch = 2 * odd_lines(ceil_div(positions, 2))
@@ -92,6 +94,27 @@ cdef void block_amx_output(const ConvProblem *problem, const SumOrder *order, Am
 cdef bint uneven_tasks(int64_t tasks, int threads) noexcept nogil:
     """Say whether some thread would wait long for another's last task."""
     return tasks % threads != 0 and tasks < 4 * threads
+
+
+cdef void add_amx_products(const ConvRun *run, const AmxBatchReduce *steps, const char *a, int64_t rows, const char *b,
+                           int64_t columns, char *sums, int64_t row_bytes) noexcept nogil:
+    """Add the products of at most AMX_SIDE rows to sums: all at once, or one by one where the order is that."""
+    cdef AmxBatchReduce apart
+    cdef float tile[AMX_COLUMNS * AMX_COLUMNS]
+    if run.order.accumulate:
+        kernels.amx.multiply(steps, a, rows, b, columns, sums, row_bytes, True)
+        return
+    apart = steps[0]
+    apart.c_right = AMX_HALF * 4
+    kernels.amx.multiply(&apart, a, rows, b, columns, tile, AMX_SIDE * 4, False)
+    kernels.amx.add(<char *>tile, sums, row_bytes, steps.c_right, rows, columns)
+
+
+cdef bint fewer_rows_cost_less(const SampleGeometry *sample, int64_t rows, int64_t columns) noexcept nogil:
+    """Say whether to halve the rows of a task costs less packing than to halve its columns: every task of other rows packs
+    the input again, into pairs of positions, every one of other columns grad_output."""
+    cdef int64_t inputs = 2 * sample.cin * sample.pixels_in * ceil_div(sample.cout, rows)
+    return inputs <= sample.cout * sample.pixels_out * ceil_div(sample.cin, columns)
 
 
 cdef bint next_amx_tile(const ConvRun *run, const AmxOutputTiles *tiles, int64_t number, int64_t group, int64_t co_from,

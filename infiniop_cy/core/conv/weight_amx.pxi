@@ -47,44 +47,25 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     own.task_panels = max(<int64_t>1, min(own.panels, AMX_SUM_BYTES // (tiles.rows * row_bytes)))
     while tiles.rows > AMX_SIDE and tiles.rows * row_bytes > 2 * AMX_SUM_BYTES:
         tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_SIDE)
-    while threads > 1 and own.task_panels > 1 and uneven_tasks(weight_amx_tasks(sample, own), threads):
-        own.task_panels = ceil_div(own.task_panels, 2)
-    while threads > 1 and tiles.rows > AMX_SIDE and uneven_tasks(weight_amx_tasks(sample, own), threads):
-        tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_SIDE)
+    while threads > 1 and uneven_tasks(weight_amx_tasks(sample, own), threads) \
+            and (own.task_panels > 1 or tiles.rows > AMX_SIDE):
+        if tiles.rows > AMX_SIDE and (own.task_panels == 1 or fewer_rows_cost_less(sample, tiles.rows,
+                                                                                   own.task_panels * AMX_SIDE)):
+            tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_SIDE)
+        else:
+            own.task_panels = ceil_div(own.task_panels, 2)
     if weight_amx_tasks(sample, own) < threads and tiles.rows > AMX_HALF:
         tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_HALF)
     book(local, AMX_X, tiles.x_pitch * AMX_SIDE, 2 * sample.parts)
     book(local, AMX_X_PAIRS, 4 * tiles.half_bytes, sample.parts)
     book(local, AMX_G_PLANES, AMX_HALF * tiles.g_pitch, 2 * sample.parts)
     book(local, AMX_G, ceil_div(tiles.rows, AMX_HALF), tiles.g_cells)
-    book(local, AMX_WEIGHT_SUMS, tiles.rows * own.task_panels, row_bytes)
+    book(local, AMX_WEIGHT_SUMS, own.task_panels * sample.taps, amx_tap_bytes(own))
     book(local, AMX_STARTS, sample.taps, sizeof(int64_t))
     book(local, AMX_WEIGHT_LINE, sample.taps * AMX_SIDE, 4)
     book(local, AMX_BIAS, tiles.rows, sizeof(double))
     book(local, AMX_PACKING, staging_elements(sample), 4)
     blocking.tasks = weight_amx_tasks(sample, own)
-
-
-cdef void move_amx_weights(const ConvProblem *problem, int64_t co_from, int64_t cos, int64_t ci_from, int64_t cis,
-                           char *sums, int64_t columns, char *line, bint loading) noexcept nogil:
-    """Move [co][tap][columns] sums to grad_weight, or (loading) from it. line: room for AMX_SIDE ci."""
-    cdef const SampleGeometry *sample = &problem.sample
-    cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
-    cdef char *weights = w.data + co_from * w.n
-    cdef char *at
-    cdef int64_t taps = sample.taps, co, c, many
-    for co in range(cos):
-        c = 0
-        while c < cis:
-            many = min(<int64_t>AMX_SIDE, cis - c)
-            at = sums + (co * taps * columns + c) * 4
-            if not loading:
-                kernels.transpose[DTYPE_F32](at, columns * 4, line, taps * 4, many, taps)
-            move_weights(problem, (ci_from + c) * taps, many * taps, line, weights, loading)
-            if loading:
-                kernels.transpose[DTYPE_F32](line, taps * 4, at, columns * 4, taps, many)
-            c += AMX_SIDE
-        weights += w.n
 
 
 cdef bint pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t channel, int64_t count,
@@ -110,9 +91,15 @@ cdef bint pack_amx_columns(const ConvRun *run, const InputBlock *block, const Bo
     return nonfinite
 
 
-cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int64_t columns, int64_t depth,
-                            const int64_t *start, char *sums, char *scratch, Prefetch *prefetch) noexcept nogil:
-    """Add the products of all taps for `count` ci to [co][tap][columns] sums. Where ci are few, those of the next tap
+cdef int64_t amx_tap_bytes(const WeightAmx *own) noexcept nogil:
+    """Count the bytes of the sums of one tap and one panel of ci, [co][AMX_SIDE ci]; an odd number of lines, since powers
+    of two share cache sets."""
+    return own.tiles.rows * AMX_SIDE * 4 + CONV_ALIGN
+
+
+cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int64_t depth, const int64_t *start,
+                            char *sums, char *scratch, Prefetch *prefetch) noexcept nogil:
+    """Add the products of all taps for `count` ci to [tap][co][AMX_SIDE] sums. Where ci are few, those of the next tap
     fill the instruction."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     cdef int64_t taps = run.sample.taps, co = 0, tap, many, zero = 0
@@ -122,7 +109,7 @@ cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int6
     cdef AmxBatchReduce steps
     amx_weight_steps(run.sample, &own.tiles, depth, &zero, &steps)
     if two_taps:
-        steps.c_right = columns * 4
+        steps.c_right = amx_tap_bytes(own)
     while co < cos:
         tap = 0
         while tap < taps:
@@ -130,11 +117,34 @@ cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int6
             many = min(taps - tap, <int64_t>(2 if two_taps else 1))
             if many == 2:
                 steps.b_right = start[tap + 1] - start[tap]
-            kernels.amx.multiply(&steps, g + co // AMX_HALF * own.tiles.g_cells, min(<int64_t>AMX_SIDE, cos - co),
-                                 pairs + start[tap], many * AMX_HALF if two_taps else count,
-                                 sums + (co * taps + tap) * columns * 4, taps * columns * 4, True)
+            add_amx_products(run, &steps, g + co // AMX_HALF * own.tiles.g_cells, min(<int64_t>AMX_SIDE, cos - co),
+                             pairs + start[tap], many * AMX_HALF if two_taps else count,
+                             sums + tap * amx_tap_bytes(own) + co * AMX_SIDE * 4, AMX_SIDE * 4)
             tap += many
         co += AMX_SIDE
+
+
+cdef void move_amx_weights(const ConvRun *run, int64_t co_from, int64_t cos, int64_t ci_from, int64_t cis, char *sums,
+                           char *line, bint loading) noexcept nogil:
+    """Move [panel of ci][tap][co][AMX_SIDE ci] sums to grad_weight, or (loading) from it. line: room for AMX_SIDE ci."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef const ConvView *w = &run.problem.view[CONV_GRAD_WEIGHT]
+    cdef char *weights = w.data + co_from * w.n
+    cdef char *at
+    cdef int64_t taps = sample.taps, pitch = amx_tap_bytes(own), co, c, many
+    for co in range(cos):
+        c = 0
+        while c < cis:
+            many = min(<int64_t>AMX_SIDE, cis - c)
+            at = sums + c // AMX_SIDE * taps * pitch + co * AMX_SIDE * 4
+            if not loading:
+                kernels.transpose[DTYPE_F32](at, pitch, line, taps * 4, many, taps)
+            move_weights(run.problem, (ci_from + c) * taps, many * taps, line, weights, loading)
+            if loading:
+                kernels.transpose[DTYPE_F32](line, taps * 4, at, pitch, taps, many)
+            c += AMX_SIDE
+        weights += w.n
 
 
 cdef bint place_amx_taps(const ConvRun *run, const InputBlock *block, char *scratch) noexcept nogil:
@@ -163,7 +173,8 @@ cdef void weight_amx_task(const ConvRun *run, int64_t number, char *scratch) noe
     cdef int64_t cos = min(tiles.rows, sample.cout - co_from)
     cdef int64_t ci_from = number % parts * own.task_panels * AMX_SIDE
     cdef int64_t panels = min(own.task_panels, own.panels - number % parts * own.task_panels)
-    cdef int64_t columns = panels * AMX_SIDE, cis = min(columns, sample.cin - ci_from), tile_number = 0, p, c, count
+    cdef int64_t cis = min(panels * AMX_SIDE, sample.cin - ci_from), tile_number = 0, p, c, count
+    cdef char *panel_sums
     cdef char *sums = local_piece(run, AMX_WEIGHT_SUMS, scratch)
     cdef char *line = local_piece(run, AMX_WEIGHT_LINE, scratch)
     cdef int64_t *start = <int64_t *>local_piece(run, AMX_STARTS, scratch)
@@ -176,11 +187,11 @@ cdef void weight_amx_task(const ConvRun *run, int64_t number, char *scratch) noe
     cdef BiasShare bias = bias_share(run, group * sample.cout + co_from, cos, number % parts, parts,
                                      local_piece(run, AMX_BIAS, scratch))
     memset(&block, 0, sizeof(block))
-    memset(sums, 0, cos * taps * columns * 4)
+    memset(sums, 0, panels * taps * amx_tap_bytes(own))
     if problem.accumulate:
-        move_amx_weights(problem, group * sample.cout + co_from, cos, ci_from, cis, sums, columns, line, True)
+        move_amx_weights(run, group * sample.cout + co_from, cos, ci_from, cis, sums, line, True)
     nonfinite_sums.group, nonfinite_sums.co_from, nonfinite_sums.cos = group, co_from, cos
-    nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = taps * columns, columns
+    nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = AMX_SIDE, amx_tap_bytes(own) // 4
     while next_amx_tile(run, tiles, tile_number, group, co_from, cos, panels * ceil_div(cos, AMX_SIDE) * taps, &tile,
                         &block, &fresh, &prefetch):
         odd = place_amx_taps(run, &block, scratch)
@@ -194,22 +205,22 @@ cdef void weight_amx_task(const ConvRun *run, int64_t number, char *scratch) noe
             if pack_amx_columns(run, &block, &tile, group * sample.cin + ci_from + p * AMX_SIDE, count, fresh, odd,
                                 scratch):
                 nonfinite |= NONFINITE_INPUT
-            multiply_amx_taps(run, count, cos, columns, amx_depth(&tile, &block), start, sums + p * AMX_SIDE * 4,
-                              scratch, &prefetch)
+            panel_sums = sums + p * taps * amx_tap_bytes(own)
+            multiply_amx_taps(run, count, cos, amx_depth(&tile, &block), start, panel_sums, scratch, &prefetch)
             for c in range(count if nonfinite else 0):
-                nonfinite_sums.data = sums + (p * AMX_SIDE + c) * 4
+                nonfinite_sums.data = panel_sums + c * 4
                 add_nonfinite_products(problem, &tile, ci_from + p * AMX_SIDE + c, 0, taps, nonfinite, &nonfinite_sums)
         tile_number += 1
-    move_amx_weights(problem, group * sample.cout + co_from, cos, ci_from, cis, sums, columns, line, False)
+    move_amx_weights(run, group * sample.cout + co_from, cos, ci_from, cis, sums, line, False)
     save_bias(problem, &bias)
 
 
 cdef void explain_weight_amx(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,
                              size_t size) noexcept nogil:
     cdef const WeightAmx *own = <const WeightAmx *>blocking.own
-    snprintf(text, size, b"products of bfloat16 matrices by AMX, one for each tap: rows are output channels, columns "
-             b"input channels; tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld rows and %lld of %lld columns a "
-             b"task", <long long>own.tiles.tiling.samples, <long long>order.tile[0], <long long>order.tile[1],
+    snprintf(text, size, b"products of matrices by AMX, of %lld bfloat16 to a number, one for each tap: rows are output "
+             b"channels, columns input channels; tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld rows and %lld "
+             b"of %lld columns a task", <long long>sample.parts, <long long>own.tiles.tiling.samples, <long long>order.tile[0], <long long>order.tile[1],
              <long long>order.tile[2], <long long>own.tiles.rows, <long long>sample.cout,
              <long long>(own.task_panels * AMX_SIDE), <long long>(own.panels * AMX_SIDE))
 

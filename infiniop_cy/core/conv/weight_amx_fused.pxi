@@ -85,8 +85,8 @@ cdef void multiply_fused_columns(const ConvRun *run, const InputBlock *block, in
     amx_weight_steps(sample, &own.tiles, depth, &zero, &steps)
     while co < cos:
         prefetch_some(prefetch)
-        kernels.amx.multiply(&steps, local_piece(run, FUSED_G, scratch) + co // AMX_HALF * own.tiles.g_cells,
-                             min(<int64_t>AMX_SIDE, cos - co), pairs, count, sums + co * columns * 4, columns * 4, True)
+        add_amx_products(run, &steps, local_piece(run, FUSED_G, scratch) + co // AMX_HALF * own.tiles.g_cells,
+                         min(<int64_t>AMX_SIDE, cos - co), pairs, count, sums + co * columns * 4, columns * 4)
         co += AMX_SIDE
 
 
@@ -159,9 +159,9 @@ cdef void weight_amx_fused_task(const ConvRun *run, int64_t number, char *scratc
 cdef void explain_weight_amx_fused(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking,
                                    char *text, size_t size) noexcept nogil:
     cdef const WeightAmxFused *own = <const WeightAmxFused *>blocking.own
-    snprintf(text, size, b"products of bfloat16 matrices by AMX: rows are output channels, columns %lld (input "
-             b"channel, tap); tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld rows and %lld columns a task",
-             <long long>(sample.cin * sample.taps), <long long>own.tiles.tiling.samples, <long long>order.tile[0],
+    snprintf(text, size, b"products of matrices by AMX, of %lld bfloat16 to a number: rows are output channels, columns "
+             b"%lld (input channel, tap); tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld rows and %lld columns a "
+             b"task", <long long>sample.parts, <long long>(sample.cin * sample.taps), <long long>own.tiles.tiling.samples, <long long>order.tile[0],
              <long long>order.tile[1], <long long>order.tile[2], <long long>own.tiles.rows, <long long>sample.cout,
              <long long>(own.task_panels * AMX_SIDE))
 
