@@ -78,9 +78,20 @@ def test_exact_on_drawn_geometries(case, dtype, seed):
 
 # ---- bits
 
+def make_bits_case(case, dtype, rng):
+    """Normal numbers. In float32, now and then a few so small that their sample (a weight: all of them) goes another way
+    than its neighbours where float32 is multiplied as sums of bfloat16."""
+    data = make_case(case, dtype, rng, integers=False)
+    if dtype == "float32" and rng.integers(2):
+        for array, odds in zip(data, (2, 2, 8)):
+            if array.size and not rng.integers(odds):
+                array.flat[rng.integers(array.size)] = 1e-30
+    return data
+
+
 def check_threads(case, dtype, rng, call):
     """One thread or several."""
-    data = make_case(case, dtype, rng, integers=False)
+    data = make_bits_case(case, dtype, rng)
     results = by_each_algorithm(lambda mask: [conv(case, data, output_mask=mask, num_threads=n) for n in (1, 2, 3, 7)])
     for algorithm, _, (expected, *others) in results:
         for got in others:
@@ -102,7 +113,7 @@ def check_layout(case, dtype, rng, call):
     def lay(array):
         layout = layouts[int(rng.integers(len(layouts)))]
         return channels_last(array) if layout == "channels last" else arrange(array, layout)
-    data, old = make_case(case, dtype, rng, integers=False), random_outs(case, dtype, rng)
+    data, old = make_bits_case(case, dtype, rng), random_outs(case, dtype, rng)
     laid, accumulate = tuple(map(lay, data)), bool(rng.integers(2))
     results = by_each_algorithm(lambda mask: (
         conv(case, data, output_mask=mask, out=masked([a.copy() for a in old], mask), accumulate=accumulate),
@@ -123,7 +134,7 @@ def check_batch(case, dtype, rng, call):
     """grad_input of each sample alone; and, where sums stay in the compute type, the batch cut anywhere."""
     if case.batch == 0:
         return
-    data = make_case(case, dtype, rng, integers=False)
+    data = make_bits_case(case, dtype, rng)
     sums_stay = dtype in ("float32", "float64")
     cuts = sorted({0, case.batch, *(int(n) for n in rng.integers(0, case.batch + 1, 3))})
 

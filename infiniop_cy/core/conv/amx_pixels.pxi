@@ -1,5 +1,5 @@
-# grad_input by AMX: what its algorithms share. Rows are positions of a packed block of grad_output, each with a chunk of
-# AMX_STEPS output channels side by side in a cache line, so that every tap is a product of whole lines; columns are
+# grad_input by AMX: what its algorithms share. Rows are positions of a packed block of grad_output, each with a
+# chunk of AMX_STEPS output channels side by side in a cache line, so that every tap is a product of whole lines; columns are
 # packed weights, AMX_SIDE to a panel. Some steps are multiplied with all positions before the next ones, so that their
 # weights stay in the nearer caches.
 cdef enum:
@@ -137,16 +137,32 @@ ctypedef struct AmxPixelSteps:
     int64_t positions     # that each part of the block has room for
 
 
+cdef void add_amx_rows(const AmxBatchReduce *steps, const char *block, int64_t positions, const char *weights,
+                       int64_t columns, char *sums) noexcept nogil:
+    """Add the products of so many positions, summed from zero, to their sums."""
+    cdef float tile[AMX_COLUMNS * AMX_COLUMNS]
+    cdef int64_t at = 0, rows
+    while at < positions:
+        rows = min(<int64_t>AMX_SIDE, positions - at)
+        kernels.amx.multiply(steps, block + at * AMX_LINE, rows, weights, columns, tile, AMX_SUM_ROW, False)
+        kernels.amx.add(<char *>tile, sums + at * AMX_SUM_ROW, AMX_SUM_ROW, AMX_HALF * 4, rows, columns)
+        at += AMX_SIDE
+
+
 cdef void multiply_amx_pixels(const SampleGeometry *sample, const AmxPixelSteps *all, const char *block,
-                              int64_t positions, const char *weights, int64_t columns, char *sums, bint accumulate,
+                              int64_t positions, const char *weights, int64_t columns, char *sums, bint adding,
                               Prefetch *prefetch) noexcept nogil:
-    """Compute the sums of so many positions and columns, or add to them; a few steps at a time."""
-    cdef int64_t groups = ceil_div(all.count * amx_step_bytes(sample), AMX_RESIDENT_BYTES)
+    """Compute the sums of so many positions and columns, or (adding) add to them; some steps at a time are summed from
+    zero."""
+    cdef int64_t groups = ceil_div(all.count * 2 * AMX_HALF * AMX_STEPS * amx_element_bytes(sample), AMX_RESIDENT_BYTES)
     cdef int64_t each = ceil_div(all.count, max(<int64_t>1, groups)), s = 0
     cdef AmxBatchReduce steps
     amx_pixel_steps(sample, all.positions, &steps)
     while s < all.count:
         steps.a_offset, steps.b_offset, steps.count = all.a_offset + s, all.b_offset + s, min(each, all.count - s)
         prefetch_some(prefetch)
-        kernels.amx.multiply(&steps, block, positions, weights, columns, sums, AMX_SUM_ROW, accumulate or s > 0)
+        if adding or s > 0:
+            add_amx_rows(&steps, block, positions, weights, columns, sums)
+        else:
+            kernels.amx.multiply(&steps, block, positions, weights, columns, sums, AMX_SUM_ROW, False)
         s += each

@@ -1,5 +1,5 @@
-# grad_weight by AMX: what its algorithms share. Rows are planes of grad_output, columns are planes of the input as pairs of
-# positions, and steps are positions.
+# grad_weight by AMX: what its algorithms share. Rows are planes of grad_output, columns are planes of the input as pairs
+# of positions, and steps are positions.
 cdef enum:
     AMX_OUTPUT_ROWS = 256        # output channels of a task, at most
     AMX_OUTPUT_PIXELS = 2048     # of a tile, all its samples together
@@ -111,8 +111,8 @@ cdef void add_amx_products(const ConvRun *run, const AmxBatchReduce *steps, cons
 
 
 cdef bint fewer_rows_cost_less(const SampleGeometry *sample, int64_t rows, int64_t columns) noexcept nogil:
-    """Say whether to halve the rows of a task costs less packing than to halve its columns: every task of other rows packs
-    the input again, into pairs of positions, every one of other columns grad_output."""
+    """Say whether to halve the rows of a task costs less packing than to halve its columns: every task of other rows
+    packs the input again, into pairs of positions, every one of other columns grad_output."""
     cdef int64_t inputs = 2 * sample.cin * sample.pixels_in * ceil_div(sample.cout, rows)
     return inputs <= sample.cout * sample.pixels_out * ceil_div(sample.cin, columns)
 
@@ -232,9 +232,9 @@ cdef void copy_cells(const AmxPlanes *planes, int64_t parts, int64_t channels, i
 cdef bint pack_amx_rows(const ConvRun *run, const AmxOutputTiles *tiles, const InputBlock *block, const Box *tile,
                         int64_t channel, int64_t channels, bint fresh, char *planes_to, char *to,
                         char *staging) noexcept nogil:
-    """Pack grad_output as [AMX_HALF co][step][part][co][position of the step], zeros where the block has no pixel of the
-    tile. inf and NaN of float16 become tiny; return whether there were any. planes_to: AMX_HALF planes, whose zeros stay
-    from tile to tile."""
+    """Pack grad_output as [AMX_HALF co][step][part][co][position of the step], zeros where the block has no pixel of
+    the tile. inf and NaN of float16 become tiny; return whether there were any. planes_to: AMX_HALF planes, whose zeros
+    stay from tile to tile."""
     cdef Box box = tile[0]
     cdef int64_t end[3]
     cdef int64_t c = 0, many

@@ -2,8 +2,8 @@
 # floating-point state and the workspace.
 #
 # An algorithm that takes float32 as sums of bfloat16 computes the samples that pass the survey; the one that would be
-# chosen where there is no AMX computes the others. As float32 is both storage and compute type, a batch may be cut there
-# as anywhere.
+# chosen where there is no AMX computes the others. As float32 is both storage and compute type, a batch may be cut
+# there as anywhere.
 cdef enum:
     CONV_WORK = 1 << 21    # multiplications per gradient and thread; about 0.05 ms
     CONV_MIN_WORK = 64

@@ -1,5 +1,5 @@
-# grad_input by AMX for few input channels to a group, its phases fused: columns are (phase, ci), so that all phases of a
-# tile are one product over one block. A tap is a position of the halo; where a phase has no such tap, its weight is 0,
+# grad_input by AMX for few input channels to a group, its phases fused: columns are (phase, ci), so that all phases of
+# a tile are one product over one block. A tap is a position of the halo; where a phase has no such tap, its weight is 0,
 # which inf and NaN of grad_output may not meet.
 cdef enum:
     FUSED_CHANNELS = 1024     # output channels, all packed at once
@@ -54,8 +54,8 @@ cdef bint accepts_input_amx_fused(const SampleGeometry *sample, const char **why
 
 cdef int64_t input_fused_pixels(const SampleGeometry *sample) noexcept nogil:
     """Return the pixels of a tile, where there is no need for more tasks."""
-    return max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS,
-                                            <int64_t>AMX_INPUT_BYTES // (amx_element_bytes(sample) * sample.cout + 4 * AMX_SIDE)))
+    cdef int64_t bytes = amx_element_bytes(sample) * sample.cout + 4 * AMX_SIDE
+    return max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS, AMX_INPUT_BYTES // bytes))
 
 
 cdef void order_input_amx_fused(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
@@ -220,8 +220,9 @@ cdef void explain_input_amx_fused(const SampleGeometry *sample, const SumOrder *
                                   char *text, size_t size) noexcept nogil:
     cdef const InputAmxFused *own = <const InputAmxFused *>blocking.own
     snprintf(text, size, b"products of matrices by AMX, of %lld bfloat16 to a number: rows are positions of a packed "
-             b"block, columns %lld phases of the stride by %lld input channels; tiles of %lld x %lld x %lld x %lld pixels",
-             <long long>sample.parts, <long long>phase_count(sample), <long long>sample.cin, <long long>own.tiling.samples,
+             b"block, columns %lld phases of the stride by %lld input channels; tiles of %lld x %lld x %lld x %lld "
+             b"pixels", <long long>sample.parts, <long long>phase_count(sample), <long long>sample.cin,
+             <long long>own.tiling.samples,
              <long long>own.tiling.extent[0], <long long>own.tiling.extent[1], <long long>own.tiling.extent[2])
 
 

@@ -22,7 +22,8 @@ ctypedef struct SampleLoops:
     int64_t step[4]      # bytes
 
 
-cdef void sample_loops(const SampleGeometry *sample, const ConvView *view, int tensor, SampleLoops *loops) noexcept nogil:
+cdef void sample_loops(const SampleGeometry *sample, const ConvView *view, int tensor,
+                       SampleLoops *loops) noexcept nogil:
     """Order the axes of one sample by their strides, and merge those that follow each other in memory."""
     cdef int64_t extent[4]
     cdef int64_t step[4]
@@ -64,7 +65,8 @@ cdef bint outside(const char *start, int64_t step, int64_t count, float least) n
     return False
 
 
-cdef bint loop_outside(const SampleLoops *loops, int loop, const char *start, int64_t count, float least) noexcept nogil:
+cdef bint loop_outside(const SampleLoops *loops, int loop, const char *start, int64_t count,
+                       float least) noexcept nogil:
     """Say whether any number in the first `count` turns of a loop, and of those inside it, is out of bounds."""
     cdef int64_t i
     if loop == loops.count - 1:

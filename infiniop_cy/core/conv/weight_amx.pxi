@@ -92,8 +92,8 @@ cdef bint pack_amx_columns(const ConvRun *run, const InputBlock *block, const Bo
 
 
 cdef int64_t amx_tap_bytes(const WeightAmx *own) noexcept nogil:
-    """Count the bytes of the sums of one tap and one panel of ci, [co][AMX_SIDE ci]; an odd number of lines, since powers
-    of two share cache sets."""
+    """Count the bytes of the sums of one tap and one panel of ci, [co][AMX_SIDE ci]; an odd number of lines, since
+    powers of two share cache sets."""
     return own.tiles.rows * AMX_SIDE * 4 + CONV_ALIGN
 
 
@@ -126,7 +126,8 @@ cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int6
 
 cdef void move_amx_weights(const ConvRun *run, int64_t co_from, int64_t cos, int64_t ci_from, int64_t cis, char *sums,
                            char *line, bint loading) noexcept nogil:
-    """Move [panel of ci][tap][co][AMX_SIDE ci] sums to grad_weight, or (loading) from it. line: room for AMX_SIDE ci."""
+    """Move [panel of ci][tap][co][AMX_SIDE ci] sums to grad_weight, or (loading) from it. line: room for AMX_SIDE
+    ci."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     cdef const ConvView *w = &run.problem.view[CONV_GRAD_WEIGHT]
@@ -196,8 +197,9 @@ cdef void weight_amx_task(const ConvRun *run, int64_t number, char *scratch) noe
                         &block, &fresh, &prefetch):
         odd = place_amx_taps(run, &block, scratch)
         nonfinite_output = NONFINITE_OUTPUT if pack_amx_rows(
-            run, tiles, &block, &tile, group * sample.cout + co_from, cos, fresh, local_piece(run, AMX_G_PLANES, scratch),
-            local_piece(run, AMX_G, scratch), local_piece(run, AMX_PACKING, scratch)) else 0
+            run, tiles, &block, &tile, group * sample.cout + co_from, cos, fresh,
+            local_piece(run, AMX_G_PLANES, scratch), local_piece(run, AMX_G, scratch),
+            local_piece(run, AMX_PACKING, scratch)) else 0
         add_bias(problem, &tile, &bias)
         for p in range(panels):
             count = min(<int64_t>AMX_SIDE, cis - p * AMX_SIDE)
@@ -218,10 +220,10 @@ cdef void weight_amx_task(const ConvRun *run, int64_t number, char *scratch) noe
 cdef void explain_weight_amx(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,
                              size_t size) noexcept nogil:
     cdef const WeightAmx *own = <const WeightAmx *>blocking.own
-    snprintf(text, size, b"products of matrices by AMX, of %lld bfloat16 to a number, one for each tap: rows are output "
-             b"channels, columns input channels; tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld rows and %lld "
-             b"of %lld columns a task", <long long>sample.parts, <long long>own.tiles.tiling.samples, <long long>order.tile[0], <long long>order.tile[1],
-             <long long>order.tile[2], <long long>own.tiles.rows, <long long>sample.cout,
+    snprintf(text, size, b"products of matrices by AMX, of %lld bfloat16 to a number, one for each tap: rows are "
+             b"output channels, columns input channels; tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld rows "
+             b"and %lld of %lld columns a task", <long long>sample.parts, <long long>own.tiles.tiling.samples,
+             <long long>order.tile[0], <long long>order.tile[1], <long long>order.tile[2], <long long>own.tiles.rows, <long long>sample.cout,
              <long long>(own.task_panels * AMX_SIDE), <long long>(own.panels * AMX_SIDE))
 
 

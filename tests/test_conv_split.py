@@ -1,0 +1,110 @@
+"""float32 as a sum of bfloat16, multiplied by AMX: as accurate as by float32 products, on all numbers that there are."""
+import numpy as np
+import pytest
+from test_conv import GRADIENTS, ISA, blanks, check_same, conv, describe
+
+from infiniop_cy.testing.conv import ConvCase, ConvData, make_case, reference_conv_backward
+
+SPLIT = "INFINIOP_CY_SPLIT"
+CASES = [ConvCase("3x3", 3, 1, 40, 48, (17, 19), (3, 3), 1, 1), ConvCase("1x1", 4, 1, 128, 96, (14, 14), (1, 1)),
+         ConvCase("strided", 2, 1, 33, 70, (21, 20), (3, 3), 2, 1),
+         ConvCase("deep", 5, 1, 32, 160, (9, 9), (3, 3), 1, 1),
+         ConvCase("groups", 2, 2, 64, 64, (24, 24), (3, 3), 1, 1)]
+each_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+@pytest.fixture(autouse=True)
+def needs_amx(on_gpu):
+    if on_gpu or ISA != "amx":
+        pytest.skip("float32 is multiplied as it is")
+
+
+def by_both(monkeypatch, case, data, **keywords):
+    """The gradients as a sum of bfloat16, and as float32 products."""
+    assert " amx; " in describe(case, data).explain()
+    split = conv(case, data, **keywords)
+    monkeypatch.setenv(SPLIT, "0")
+    assert " amx; " not in describe(case, data).explain()
+    return split, conv(case, data, **keywords)
+
+
+def wide(array, rng):
+    """Numbers of all magnitudes from 2^-30 to 2^30."""
+    return array * np.exp2(rng.integers(-30, 31, array.shape)).astype(np.float32)
+
+
+def cancelling(array):
+    """Large numbers whose sum over channels almost vanishes."""
+    signs = np.where(np.arange(array.shape[1]) % 2, 1, -1).reshape(1, -1, *[1] * (array.ndim - 2))
+    return array + np.float32(512) * signs.astype(np.float32)
+
+
+@each_case
+@pytest.mark.parametrize("kind", ["normal", "wide", "cancelling"])
+def test_error_is_no_larger_than_that_of_float32_products(case, kind, rng, monkeypatch):
+    """The largest and the mean error over sum|a||b|. Of numbers of all magnitudes one product makes most of a sum; it is
+    added in several parts, each rounded: then the two are even, up to chance (as the largest errors of few sums are)."""
+    slack = 1.6 if kind == "wide" else 1.25 if kind == "cancelling" else 1
+    data = make_case(case, "float32", rng, integers=False)
+    if kind == "wide":
+        data = ConvData(*(wide(a, rng) for a in data))
+    elif kind == "cancelling":
+        data = ConvData(cancelling(data.grad_output), data.input, data.weight)
+    reference = reference_conv_backward(*data, *case.geometry)
+    sizes = reference_conv_backward(*map(np.abs, data), *case.geometry)
+    for name, split, plain, exact, size in zip(GRADIENTS[:2], *by_both(monkeypatch, case, data), reference, sizes):
+        by_parts, by_products = (np.abs(a.astype(float) - exact) / np.maximum(size, 1e-300) for a in (split, plain))
+        assert by_parts.max() <= slack * by_products.max(), name
+        assert by_parts.mean() <= max(1, slack - 0.25) * by_products.mean(), name
+
+
+@each_case
+@pytest.mark.parametrize("tensor", range(3), ids=["grad_output", "input", "weight"])
+@pytest.mark.parametrize("value", [1e-45, 1e-39, 1e-30, 1e-13, 1e19, 3.4e38, np.inf, np.nan])
+def test_numbers_that_bfloat16_cannot_hold(case, tensor, value, rng, monkeypatch):
+    """A sample that has such a number is computed by float32 products, the others are not. Weights are everyone's."""
+    data = make_case(case, "float32", rng, integers=False)
+    expected = conv(case, data)
+    n = int(rng.integers(case.batch))
+    array = data[tensor][n:n + 1] if tensor < 2 else data[tensor]
+    array.flat[rng.integers(array.size)] = value
+    split, plain = by_both(monkeypatch, case, data)
+    held = value == 1e-13 and tensor == 0
+    for sample in range(case.batch):
+        by_products = (tensor == 2 or (tensor == 0 and sample == n)) and not held
+        check_same(split.grad_input[sample:sample + 1],
+                   plain.grad_input[sample:sample + 1] if by_products else expected.grad_input[sample:sample + 1]
+                   if tensor != 0 or sample != n else split.grad_input[sample:sample + 1], f"sample {sample}")
+    assert np.array_equal(np.isfinite(split.grad_weight), np.isfinite(plain.grad_weight))
+    finite = np.isfinite(plain.grad_weight)
+    scale = np.abs(plain.grad_weight[finite]).max(initial=0)
+    assert np.allclose(split.grad_weight[finite], plain.grad_weight[finite], rtol=1e-5, atol=1e-5 * min(scale, 1e3))
+
+
+@each_case
+@pytest.mark.parametrize("small", [2.0 ** -80, 2.0 ** -126, 2.0 ** -140])
+def test_small_numbers_keep_float32_accuracy(case, small, rng):
+    """Products and parts that AMX would count as 0."""
+    data = make_case(case, "float32", rng)
+    data = ConvData((data.grad_output * small).astype(np.float32), data.input, data.weight)
+    for got, exact in zip(conv(case, data), reference_conv_backward(*data, *case.geometry)):
+        assert np.array_equal(got, exact.astype(np.float32))  # small integers, scaled by a power of two
+
+
+@each_case
+def test_mixed_samples_accumulate_and_cut(case, rng):
+    """Samples of both kinds, in order: the batch cut anywhere and accumulated gives the same bits."""
+    data = make_case(case, "float32", rng, integers=False)
+    for n in range(0, case.batch, 2):
+        data.grad_output[n].flat[3] = 1e-33
+    data.input[case.batch - 1].flat[5] = 1e-20
+    whole = conv(case, data, out=blanks(case, "float32"))
+    for cut in range(1, case.batch):
+        outs = blanks(case, "float32")
+        for part, accumulate in ((slice(0, cut), False), (slice(cut, None), True)):
+            piece = ConvData(data.grad_output[part], data.input[part], data.weight)
+            conv(case, piece, out=(None, *outs[1:]), output_mask=(False, True, True), accumulate=accumulate)
+            conv(case, piece, out=(outs[0][part], None, None), output_mask=(True, False, False))
+        check_same(outs, whole, f"cut at {cut}")
+    for threads in (2, 3):
+        check_same(conv(case, data, num_threads=threads), whole, f"{threads} threads")
