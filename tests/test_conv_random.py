@@ -79,8 +79,8 @@ def test_exact_on_drawn_geometries(case, dtype, seed):
 # ---- bits
 
 def make_bits_case(case, dtype, rng):
-    """Normal numbers. In float32, now and then a few so small that their sample (a weight: all of them) goes another way
-    than its neighbours where float32 is multiplied as sums of bfloat16."""
+    """Normal numbers. In float32, now and then a few so small that their sample (a weight: all of them) goes another
+    way than its neighbours where float32 is multiplied as sums of bfloat16."""
     data = make_case(case, dtype, rng, integers=False)
     if dtype == "float32" and rng.integers(2):
         for array, odds in zip(data, (2, 2, 8)):

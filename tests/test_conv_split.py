@@ -1,4 +1,4 @@
-"""float32 as a sum of bfloat16, multiplied by AMX: as accurate as by float32 products, on all numbers that there are."""
+"""float32 as a sum of bfloat16, multiplied by AMX: as accurate as by float32 products, on all numbers there are."""
 import numpy as np
 import pytest
 from test_conv import GRADIENTS, ISA, blanks, check_same, conv, describe
@@ -42,8 +42,8 @@ def cancelling(array):
 @each_case
 @pytest.mark.parametrize("kind", ["normal", "wide", "cancelling"])
 def test_error_is_no_larger_than_that_of_float32_products(case, kind, rng, monkeypatch):
-    """The largest and the mean error over sum|a||b|. Of numbers of all magnitudes one product makes most of a sum; it is
-    added in several parts, each rounded: then the two are even, up to chance (as the largest errors of few sums are)."""
+    """The largest and the mean error over sum|a||b|. Of numbers of all magnitudes one product makes most of a sum; it
+    is added in parts, each rounded: then the two are even, up to chance, as the largest errors of few sums are."""
     slack = 1.6 if kind == "wide" else 1.25 if kind == "cancelling" else 1
     data = make_case(case, "float32", rng, integers=False)
     if kind == "wide":

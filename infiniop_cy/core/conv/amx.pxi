@@ -1,7 +1,8 @@
 # AMX: what its algorithms share. A product of bfloat16 is 16 x 32 by 32 x 16 in one instruction, which adds even and
-# odd steps apart in float32, then joins them, then adds them to the accumulator; subnormals count as 0. float32 and float16
-# are sums of bfloat16 (parts.pxi), float32 only within the bounds of survey.pxi. Columns go on over the positions
-# between the rows of a tile: their sums are not saved (grad_input), or meet zeros of grad_output (grad_weight).
+# odd steps apart in float32, then joins them, then adds them to the accumulator; subnormals count as 0. float32 and
+# float16 are sums of bfloat16 (parts.pxi), float32 only within the bounds of survey.pxi. Columns go on over the
+# positions between the rows of a tile: their sums are not saved (grad_input), or meet zeros of grad_output
+# (grad_weight).
 cdef enum:
     AMX_MIN_CHANNELS = 9       # fewer leave most of an instruction empty
     AMX_MAX_TAPS = 512

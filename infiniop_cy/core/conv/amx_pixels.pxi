@@ -1,5 +1,5 @@
-# grad_input by AMX: what its algorithms share. Rows are positions of a packed block of grad_output, each with a
-# chunk of AMX_STEPS output channels side by side in a cache line, so that every tap is a product of whole lines; columns are
+# grad_input by AMX: what its algorithms share. Rows are positions of a packed block of grad_output, each with a chunk
+# of AMX_STEPS output channels side by side in a cache line, so that every tap is a product of whole lines; columns are
 # packed weights, AMX_SIDE to a panel. Some steps are multiplied with all positions before the next ones, so that their
 # weights stay in the nearer caches.
 cdef enum:

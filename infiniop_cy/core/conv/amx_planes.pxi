@@ -1,5 +1,5 @@
-# grad_weight by AMX: what its algorithms share. Rows are planes of grad_output, columns are planes of the input as pairs
-# of positions, and steps are positions.
+# grad_weight by AMX: what its algorithms share. Rows are planes of grad_output, columns are planes of the input as
+# pairs of positions, and steps are positions.
 cdef enum:
     AMX_OUTPUT_ROWS = 256        # output channels of a task, at most
     AMX_OUTPUT_PIXELS = 2048     # of a tile, all its samples together

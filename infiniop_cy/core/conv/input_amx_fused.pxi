@@ -1,6 +1,6 @@
 # grad_input by AMX for few input channels to a group, its phases fused: columns are (phase, ci), so that all phases of
-# a tile are one product over one block. A tap is a position of the halo; where a phase has no such tap, its weight is 0,
-# which inf and NaN of grad_output may not meet.
+# a tile are one product over one block. A tap is a position of the halo; where a phase has no such tap, its weight is
+# 0, which inf and NaN of grad_output may not meet.
 cdef enum:
     FUSED_CHANNELS = 1024     # output channels, all packed at once
 

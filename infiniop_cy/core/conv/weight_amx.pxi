@@ -223,7 +223,8 @@ cdef void explain_weight_amx(const SampleGeometry *sample, const SumOrder *order
     snprintf(text, size, b"products of matrices by AMX, of %lld bfloat16 to a number, one for each tap: rows are "
              b"output channels, columns input channels; tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld rows "
              b"and %lld of %lld columns a task", <long long>sample.parts, <long long>own.tiles.tiling.samples,
-             <long long>order.tile[0], <long long>order.tile[1], <long long>order.tile[2], <long long>own.tiles.rows, <long long>sample.cout,
+             <long long>order.tile[0], <long long>order.tile[1], <long long>order.tile[2],
+             <long long>own.tiles.rows, <long long>sample.cout,
              <long long>(own.task_panels * AMX_SIDE), <long long>(own.panels * AMX_SIDE))
 
 

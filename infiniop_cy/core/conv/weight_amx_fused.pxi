@@ -160,9 +160,10 @@ cdef void explain_weight_amx_fused(const SampleGeometry *sample, const SumOrder 
                                    char *text, size_t size) noexcept nogil:
     cdef const WeightAmxFused *own = <const WeightAmxFused *>blocking.own
     snprintf(text, size, b"products of matrices by AMX, of %lld bfloat16 to a number: rows are output channels, "
-             b"columns %lld (input channel, tap); tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld rows and %lld "
-             b"columns a task", <long long>sample.parts, <long long>(sample.cin * sample.taps),
-             <long long>own.tiles.tiling.samples, <long long>order.tile[0], <long long>order.tile[1], <long long>order.tile[2], <long long>own.tiles.rows, <long long>sample.cout,
+             b"columns %lld (input channel, tap); tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld rows and "
+             b"%lld columns a task", <long long>sample.parts, <long long>(sample.cin * sample.taps),
+             <long long>own.tiles.tiling.samples, <long long>order.tile[0], <long long>order.tile[1],
+             <long long>order.tile[2], <long long>own.tiles.rows, <long long>sample.cout,
              <long long>(own.task_panels * AMX_SIDE))
 
 
