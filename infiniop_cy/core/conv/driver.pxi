@@ -199,7 +199,7 @@ cdef bint run_units(const ConvRun *run, const ConvAlgorithm *algorithm, bint pre
     """Run all units, shared among the threads; return whether one of them found inf or NaN."""
     cdef int64_t count = run.blocking.prepares if prepare else run.blocking.tasks, i
     cdef int nonfinite = 0
-    if threads == 1:  # no OpenMP region at all: a forked child must not enter one
+    if threads == 1 or count == 1:  # no OpenMP region at all: a forked child must not enter one
         for i in range(count):
             nonfinite |= run_unit(run, algorithm, i, prepare, scratch)
         return nonfinite
