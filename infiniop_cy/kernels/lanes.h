@@ -1,5 +1,5 @@
-// Blocks whose lanes are channels: rows of pixels of up to a vector of channels, moved from a tensor into [row][pixel]
-// [lane] of the compute type, and back, whichever way the tensor lies.
+// Blocks whose lanes are channels: rows of pixels, moved from a tensor into [row][pixel][lane] of the compute type for
+// each vector of channels, and back, whichever way the tensor lies.
 #pragma once
 #include "cast.h"
 #include "convert.h"
@@ -40,13 +40,13 @@ template <class T> LaneLines merged(const LaneRows *r) {
     return {r->rows, r->width, r->width};
 }
 
-// Squares of pixels by channels; the block's rows have a pitch of their own.
-template <class T> void pack_across(const char *from, const LaneRows *r, scalar<compute_vector<T>> *to) {
+// Squares of pixels by channels, of one vector; the block's rows have a pitch of their own.
+template <class T>
+void pack_across(const char *from, const LaneRows *r, int channels, scalar<compute_vector<T>> *to) {
     typedef compute_vector<T> V;
     constexpr int count = lanes<V>::count;
     const LaneLines lines = merged<T>(r);
     const int64_t gap = (r->pitch - r->width) * count;
-    const int channels = int(r->channels);
     for (int64_t y = 0; y < lines.rows; y++) {
         int64_t left = lines.line;
         for (int64_t p = 0; p < lines.width; p += count) {
@@ -79,43 +79,75 @@ template <class T> void pack_across(const char *from, const LaneRows *r, scalar<
     }
 }
 
-template <class T> void pack_lanes(const char *from, const LaneRows *r, void *block) {
-    typedef compute_vector<T> V;
-    typedef scalar<V> S;
+// The zeros around a block's rows.
+template <class V> void zero_around(const LaneRows *r, scalar<V> *to) {
     constexpr int count = lanes<V>::count;
     const int64_t whole = r->before + r->width + r->after;
-    S *to = (S *)block;
     for (int64_t y = 0; y < r->above; y++, to += r->pitch * count) zero_pixels<V>(to, whole);
-    S *body = to + r->before * count;
     for (int64_t y = 0; y < r->rows; y++, to += r->pitch * count) {
         zero_pixels<V>(to, r->before);
         zero_pixels<V>(to + (r->before + r->width) * count, r->after);
     }
     for (int64_t y = 0; y < r->below; y++, to += r->pitch * count) zero_pixels<V>(to, whole);
-    const Across how = across<T>(r);
-    if (how == Across::pixels) return pack_across<T>(from, r, body);
-    for (int64_t y = 0; y < r->rows; y++, body += r->pitch * count, from += r->row) {
-        const char *at = from;
-        if (how == Across::neither)
-            for (int64_t i = 0; i < r->width; i++, at += r->pixel) {
-                T values[count] = {};
-                for (int c = 0; c < r->channels; c++) values[c] = read<T>(at + c * r->channel);
-                store(body + i * count, widen_vector(values));
-            }
-        else if (r->channels == count)
-            for (int64_t i = 0; i < r->width; i++, at += r->pixel) store(body + i * count, widen_vector((const T *)at));
-        else
-            for (int64_t i = 0; i < r->width; i++, at += r->pixel)
-                store(body + i * count, widen_some((const T *)at, 0, r->channels));
+}
+
+// Pixel by pixel, all channels of each, which lie side by side.
+template <class T> void pack_along(const char *from, const LaneRows *r, scalar<compute_vector<T>> *to) {
+    constexpr int count = lanes<compute_vector<T>>::count;
+    const int64_t whole = r->channels / count, apart = r->apart * count;
+    for (int64_t y = 0; y < r->rows; y++, to += r->pitch * count, from += r->row) {
+        const T *at = (const T *)from;
+        for (int64_t i = 0; i < r->width; i++, at = (const T *)((const char *)at + r->pixel)) {
+            for (int64_t v = 0; v < whole; v++) store(to + v * apart + i * count, widen_vector(at + v * count));
+            if (whole * count < r->channels)
+                store(to + whole * apart + i * count, widen_some(at, whole * count, r->channels));
+        }
     }
 }
 
-template <class T> void unpack_across(const scalar<compute_vector<T>> *from, const LaneRows *r, char *to) {
+template <class T> void pack_scattered(const char *from, const LaneRows *r, int channels, scalar<compute_vector<T>> *to) {
+    constexpr int count = lanes<compute_vector<T>>::count;
+    for (int64_t y = 0; y < r->rows; y++, to += r->pitch * count, from += r->row)
+        for (int64_t i = 0; i < r->width; i++) {
+            T values[count] = {};
+            for (int c = 0; c < channels; c++) values[c] = read<T>(from + i * r->pixel + c * r->channel);
+            store(to + i * count, widen_vector(values));
+        }
+}
+
+template <class T> void pack_lanes(const char *from, const LaneRows *r, void *block) {
+    typedef compute_vector<T> V;
+    constexpr int count = lanes<V>::count;
+    scalar<V> *to = (scalar<V> *)block, *body = to + (r->above * r->pitch + r->before) * count;
+    const Across how = across<T>(r);
+    if (how == Across::channels) pack_along<T>(from, r, body);
+    for (int64_t c = 0; c < r->channels; c += count, from += count * r->channel) {
+        const int channels = r->channels - c < count ? int(r->channels - c) : count;
+        zero_around<V>(r, to);
+        if (how == Across::pixels) pack_across<T>(from, r, channels, body);
+        if (how == Across::neither) pack_scattered<T>(from, r, channels, body);
+        to += r->apart * count, body += r->apart * count;
+    }
+}
+
+// Stores of vectors, past the caches where the address allows it.
+template <class T> INFINIOP_INLINE void narrow_past(char *to, compute_vector<T> v) {
+    if constexpr (sizeof(T) == sizeof(compute_type<T>)) return stream(to, v);
+#if defined(__AVX512F__)
+    alignas(64) T values[lanes<compute_vector<T>>::count];
+    narrow_vector(values, v);
+    _mm256_stream_si256((__m256i *)to, _mm256_load_si256((const __m256i *)values));
+#else
+    narrow_vector((T *)to, v);
+#endif
+}
+
+template <class T>
+void unpack_across(const scalar<compute_vector<T>> *from, const LaneRows *r, int channels, bool past, char *to) {
     typedef compute_vector<T> V;
     constexpr int count = lanes<V>::count;
     const bool one = r->pitch == r->width && r->row == r->width * r->pixel;
     const int64_t rows = one ? 1 : r->rows, width = one ? r->rows * r->width : r->width;
-    const int channels = int(r->channels);
     for (int64_t y = 0; y < rows; y++)
         for (int64_t p = 0; p < width; p += count) {
             const scalar<V> *at = from + (y * r->pitch + p) * count;
@@ -125,34 +157,63 @@ template <class T> void unpack_across(const scalar<compute_vector<T>> *from, con
 #pragma GCC unroll 16
             for (int i = 0; i < count; i++) square[i] = i < here ? load<V>(at + i * count) : V{};
             transpose_square<count>(square);
-            if (here == count && channels == count)
+            if (here < count || channels < count)
+                for (int c = 0; c < channels; c++) narrow_some<T>(there + c * r->channel, square[c], here);
+            else if (past)
+#pragma GCC unroll 16
+                for (int c = 0; c < count; c++) narrow_past<T>(there + c * r->channel, square[c]);
+            else
 #pragma GCC unroll 16
                 for (int c = 0; c < count; c++) narrow_vector((T *)(there + c * r->channel), square[c]);
-            else
-                for (int c = 0; c < channels; c++) narrow_some<T>(there + c * r->channel, square[c], here);
+        }
+}
+
+template <class T>
+void unpack_along(const scalar<compute_vector<T>> *from, const LaneRows *r, bool past, char *to) {
+    typedef compute_vector<T> V;
+    constexpr int count = lanes<V>::count;
+    const int64_t whole = r->channels / count, apart = r->apart * count;
+    const int rest = int(r->channels - whole * count);
+    for (int64_t y = 0; y < r->rows; y++, from += r->pitch * count, to += r->row) {
+        char *at = to;
+        for (int64_t i = 0; i < r->width; i++, at += r->pixel) {
+            char *there = at;
+            for (int64_t v = 0; v < whole; v++, there += count * sizeof(T)) {
+                V values = load<V>(from + v * apart + i * count);
+                if (past) narrow_past<T>(there, values);
+                else narrow_vector((T *)there, values);
+            }
+            if (rest) narrow_some<T>(there, load<V>(from + whole * apart + i * count), rest);
+        }
+    }
+}
+
+template <class T>
+void unpack_scattered(const scalar<compute_vector<T>> *from, const LaneRows *r, int channels, char *to) {
+    typedef compute_vector<T> V;
+    constexpr int count = lanes<V>::count;
+    for (int64_t y = 0; y < r->rows; y++, from += r->pitch * count, to += r->row)
+        for (int64_t i = 0; i < r->width; i++) {
+            T values[count];
+            narrow_vector(values, load<V>(from + i * count));
+            for (int c = 0; c < channels; c++) write(to + i * r->pixel + c * r->channel, values[c]);
         }
 }
 
 template <class T> void unpack_lanes(const void *block, const LaneRows *r, char *to) {
     typedef compute_vector<T> V;
-    typedef scalar<V> S;
-    constexpr int count = lanes<V>::count;
-    const S *from = (const S *)block;
+    constexpr int count = lanes<V>::count, vector = count * sizeof(T);
+    const scalar<V> *from = (const scalar<V> *)block;
     const Across how = across<T>(r);
-    const int channels = int(r->channels);
-    if (how == Across::pixels) return unpack_across<T>(from, r, to);
-    for (int64_t y = 0; y < r->rows; y++, from += r->pitch * count, to += r->row) {
-        char *at = to;
-        if (how == Across::neither)
-            for (int64_t i = 0; i < r->width; i++, at += r->pixel) {
-                T values[count];
-                narrow_vector(values, load<V>(from + i * count));
-                for (int c = 0; c < channels; c++) write(at + c * r->channel, values[c]);
-            }
-        else if (channels == count)
-            for (int64_t i = 0; i < r->width; i++, at += r->pixel) narrow_vector((T *)at, load<V>(from + i * count));
-        else
-            for (int64_t i = 0; i < r->width; i++, at += r->pixel) narrow_some<T>(at, load<V>(from + i * count), channels);
+    // Lines are written whole: by vectors of channels, or by one vector of pixels each.
+    const bool past = r->stream && (uintptr_t(to) | uintptr_t(r->row)) % 64 == 0 &&
+                      (how == Across::channels ? r->pixel % 64 == 0 && r->channels * sizeof(T) % 64 == 0
+                                               : vector == 64 && r->channel % 64 == 0 && r->width % count == 0);
+    if (how == Across::channels) return unpack_along<T>(from, r, past, to);
+    for (int64_t c = 0; c < r->channels; c += count, from += r->apart * count, to += count * r->channel) {
+        const int channels = r->channels - c < count ? int(r->channels - c) : count;
+        if (how == Across::pixels) unpack_across<T>(from, r, channels, past, to);
+        else unpack_scattered<T>(from, r, channels, to);
     }
 }
 

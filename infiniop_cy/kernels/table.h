@@ -131,14 +131,16 @@ enum { DOT_ROWS = 9 };
 typedef void (*DotKernel)(int64_t lines, int64_t length, const void *g, int64_t g_line, const void *x, int64_t x_line,
                           const int64_t *row, int64_t count, void *sums);
 
-// Rows of pixels of up to a vector of channels: where they lie in a tensor (bytes from neighbour to neighbour), and in a
-// block [row][pixel][lane] of the compute type, whose rows are `pitch` pixels apart. Packing puts zeros around them, and
-// into the lanes past the channels.
+// Rows of pixels of some channels: where they lie in a tensor (bytes from neighbour to neighbour), and in blocks of
+// [row][pixel][lane] of the compute type, one for each vector of channels, `apart` pixels from block to block and `pitch`
+// from row to row. Packing puts zeros around the rows, and into the lanes past the channels. Unpacking may go past the
+// caches (stream); after that, finish_streams() of support.h.
 struct LaneRows {
     int64_t pixel, row, channel;
     int64_t rows, width, channels;
     int64_t above, below, before, after;  // rows and pixels of zeros
-    int64_t pitch;
+    int64_t pitch, apart;
+    bool stream;
 };
 typedef void (*PackLanesKernel)(const char *from, const struct LaneRows *, void *block);
 typedef void (*UnpackLanesKernel)(const void *block, const struct LaneRows *, char *to);

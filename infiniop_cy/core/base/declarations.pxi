@@ -35,7 +35,8 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t pixel, row, channel
         int64_t rows, width, channels
         int64_t above, below, before, after
-        int64_t pitch
+        int64_t pitch, apart
+        bint stream
     ctypedef void (*PackLanesKernel)(const char *, const LaneRows *, void *) noexcept nogil
     ctypedef void (*UnpackLanesKernel)(const void *, const LaneRows *, char *) noexcept nogil
     ctypedef struct StencilRows:

@@ -8,9 +8,11 @@ include "depthwise_blocks.pxi"
 ctypedef struct Depthwise:
     LaneBlocks blocks
     int64_t vectors        # of channels, one after the other in a task, which make lines of memory
+    int64_t g_apart, x_apart, sums_apart  # positions from a vector's block to the next one's
     int64_t parts          # tasks along the channels
     int64_t tiles          # of a sample
     bint by_tiles          # a task is a tile of one sample
+    bint stream            # grad_input does not stay in the cache
 
 
 cdef bint accepts_depthwise(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -52,22 +54,30 @@ cdef void block_depthwise(const ConvProblem *problem, const SumOrder *order, int
     cdef Scratch *local = &blocking.local
     cdef int64_t vector = sample.lanes * sample.item, products, parts, batch = problem.batch
     make_lane_blocks(sample, &own.blocks)
-    own.vectors = max(<int64_t>1, CONV_ALIGN // (sample.lanes * itemsize_of(sample.dtype))) \
-        if lies_by_channels(problem) else 1
+    own.g_apart = sample_positions(own.blocks.extent, STENCIL_MOST_POSITIONS)
+    own.x_apart = own.blocks.input.plane
+    own.sums_apart = sample_positions(own.blocks.pixels, STENCIL_MOST_POSITIONS)
+    own.vectors = 1
+    if lies_by_channels(problem):
+        own.vectors = STENCIL_LINES * CONV_ALIGN // (sample.lanes * itemsize_of(sample.dtype))
+        own.vectors = min(own.vectors, STENCIL_BYTES // (vector * (own.g_apart + own.x_apart + own.sums_apart)))
+        own.vectors = max(<int64_t>1, min(own.vectors, ceil_div(sample.groups, sample.lanes)))
     own.parts = ceil_div(sample.groups, sample.lanes * own.vectors)
     own.tiles = count_tiles(&own.blocks.tiling, 1, own.blocks.steps)
     products = own.vectors * sample.cout * sample.taps
+    own.stream = not problem.accumulate and batch * sample.groups * sample.pixels_in * itemsize_of(sample.dtype) \
+        >= STENCIL_STREAM
     own.by_tiles = own.parts < 8 * threads and not mul_overflows(own.tiles * own.parts, batch, &parts) \
         and not mul_overflows(parts, products * vector, &parts) and parts <= (<int64_t>threads << 20)
     book_lane_tables(sample, local if own.by_tiles else &blocking.shared)
     if own.by_tiles:
         book(&blocking.shared, STENCIL_PARTS, parts if gradients & FOR_GRAD_WEIGHT else 0, 1)
-    book(local, STENCIL_G, sample_positions(own.blocks.extent, STENCIL_POSITIONS), vector)
-    book(local, STENCIL_X, own.blocks.input.plane, vector)
-    book(local, STENCIL_SUMS, sample_positions(own.blocks.pixels, STENCIL_POSITIONS), vector)
+    book(local, STENCIL_G, own.vectors * own.g_apart, vector)
+    book(local, STENCIL_X, own.vectors * own.x_apart, vector)
+    book(local, STENCIL_SUMS, own.vectors * own.sums_apart, vector)
     if problem.accumulate:
-        book(local, STENCIL_OLD, sample_positions(own.blocks.pixels, STENCIL_POSITIONS), vector)
-    book(local, STENCIL_NATURAL, sample.taps, vector)
+        book(local, STENCIL_OLD, own.vectors * own.sums_apart, vector)
+    book(local, STENCIL_NATURAL, own.vectors * sample.taps, vector)
     book(local, STENCIL_WEIGHTS, products, vector)
     book(local, STENCIL_PRODUCTS, products, vector)
     book(local, STENCIL_TOTALS, products, vector)
@@ -76,14 +86,15 @@ cdef void block_depthwise(const ConvProblem *problem, const SumOrder *order, int
     blocking.tasks = own.parts
 
 
-# ---- one tile of a vector of channels
+# ---- one tile of a task's channels
 
 ctypedef struct LaneTask:
     const ConvRun *run
-    const LaneBlocks *blocks
+    const Depthwise *own
     LaneTables tables
     bint of_input, of_weight
-    int64_t group, groups  # of the vector at hand
+    int64_t group, groups, vectors  # of channels
+    int64_t bytes          # of the weights or sums of a vector, by (output, tap)
     Box tile               # of steps; in one sample
     Box out                # what of it is in grad_output
     Box pixels             # the input's under it
@@ -91,13 +102,14 @@ ctypedef struct LaneTask:
     char *x
     char *sums
     char *old
-    char *weights          # of the vector at hand
-    char *products
-    const bint *nonfinite  # whether there are inf or NaN among the weights of an output
+    char *weights
+    char *products         # of one tile
+    char *totals
+    bint nonfinite[STENCIL_OUTPUTS]  # whether there are inf or NaN among the weights of an output
 
 
 cdef LaneChannels task_channels(const LaneTask *t, int64_t co, int64_t each) noexcept nogil:
-    """Take output co of each of a vector's input channels (each = cout), or those themselves (co = 0, each = 1)."""
+    """Take output co of each of the task's input channels (each = cout), or those themselves (co = 0, each = 1)."""
     cdef LaneChannels channels
     channels.first, channels.each, channels.count = t.group * each + co, each, t.groups
     return channels
@@ -107,7 +119,7 @@ cdef bint begin_tile(LaneTask *t, int64_t n, int64_t number) noexcept nogil:
     """Make the boxes of the tile of that number; return False where there are fewer."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef int d
-    if not nth_tile(&t.blocks.tiling, 1, t.blocks.steps, number, &t.tile):
+    if not nth_tile(&t.own.blocks.tiling, 1, t.own.blocks.steps, number, &t.tile):
         return False
     t.tile.n = n
     t.out, t.pixels = t.tile, t.tile
@@ -126,14 +138,15 @@ cdef void load_tile_output(const LaneTask *t, int64_t co) noexcept nogil:
     cdef int64_t size[3]
     cdef Box box
     output_size(sample, size)
-    block_under(&t.tile, &t.blocks.halo, &box)
-    pack_lane_box(sample, &t.run.problem.view[CONV_GRAD_OUTPUT], size, &box, &channels, t.blocks.extent, t.g)
+    block_under(&t.tile, &t.own.blocks.halo, &box)
+    pack_lane_box(sample, &t.run.problem.view[CONV_GRAD_OUTPUT], size, &box, &channels, t.own.blocks.extent,
+                  t.own.g_apart, t.g)
 
 
 cdef void load_tile_input(const LaneTask *t) noexcept nogil:
     """Pack the input that the tile's outputs meet."""
     cdef const SampleGeometry *sample = t.run.sample
-    cdef const InputBlock *block = &t.blocks.input
+    cdef const InputBlock *block = &t.own.blocks.input
     cdef LaneChannels channels = task_channels(t, 0, 1)
     cdef int64_t size[3]
     cdef Box box
@@ -141,24 +154,26 @@ cdef void load_tile_input(const LaneTask *t) noexcept nogil:
     input_size(sample, size)
     class_box(sample, block, &t.out, 0, &box)
     for d in range(3):
-        box.extent[d] -= (t.blocks.tiling.extent[d] - t.out.extent[d]) * block.pixel[d]
-    pack_lane_box(sample, &t.run.problem.view[CONV_INPUT], size, &box, &channels, block.extent, t.x)
+        box.extent[d] -= (t.own.blocks.tiling.extent[d] - t.out.extent[d]) * block.pixel[d]
+    pack_lane_box(sample, &t.run.problem.view[CONV_INPUT], size, &box, &channels, block.extent, t.own.x_apart, t.x)
 
 
-cdef char *phase_sums(const LaneTask *t, const Phase *phase, int64_t z, int64_t y, int64_t x) noexcept nogil:
-    """Find the sums of a tile's step in one phase."""
+cdef char *phase_sums(const LaneTask *t, int64_t v, const Phase *phase, int64_t z, int64_t y, int64_t x) noexcept nogil:
+    """Find the sums of a tile's step in one phase, for a vector of channels."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const ConvAxis *axis = &sample.axis[0]
     cdef int64_t position = phase.axis[0].first + z * axis[0].stride
     position = position * t.pixels.extent[1] + phase.axis[1].first + y * axis[1].stride
     position = position * t.pixels.extent[2] + phase.axis[2].first + x * axis[2].stride
-    return t.sums + position * sample.lanes * sample.item
+    return t.sums + (v * t.own.sums_apart + position) * sample.lanes * sample.item
 
 
-cdef void tile_grad_input(const LaneTask *t, int64_t co) noexcept nogil:
-    """Add the products of one output of each channel to the sums of a tile's grad_input, phase by phase."""
+cdef void tile_grad_input(const LaneTask *t, int64_t v, int64_t co) noexcept nogil:
+    """Add the products of one output of each of a vector's channels to the sums of a tile's grad_input, phase by
+    phase."""
     cdef const SampleGeometry *sample = t.run.sample
-    cdef int64_t vector = sample.lanes * sample.item, plane = t.blocks.extent[1] * t.blocks.extent[2], number, z, at
+    cdef const int64_t *extent = &t.own.blocks.extent[0]
+    cdef int64_t vector = sample.lanes * sample.item, number, z, at
     cdef const Phase *phase
     cdef StencilRows rows
     cdef Box part
@@ -166,42 +181,38 @@ cdef void tile_grad_input(const LaneTask *t, int64_t co) noexcept nogil:
         phase, at = &t.tables.phases[number], t.tables.start[number]
         if not phase_part(phase, &t.tile, &part):
             continue
-        rows.rows, rows.width, rows.from_row = part.extent[1], part.extent[2], t.blocks.extent[2]
+        rows.rows, rows.width, rows.from_row = part.extent[1], part.extent[2], extent[2]
         rows.to_row, rows.to_pixel = sample.axis[1].stride * t.pixels.extent[2], sample.axis[2].stride
         rows.taps, rows.at = t.tables.start[number + 1] - at, t.tables.back + at
         for z in range(part.extent[0]):
-            kernels.stencil[sample.compute](&rows, t.g + z * plane * vector,
-                                            t.weights + (co * sample.taps + at) * vector,
-                                            phase_sums(t, phase, z, 0, 0), co > 0)
-    if t.nonfinite[co]:
-        add_nonfinite_taps(t, co)
+            kernels.stencil[sample.compute](&rows, t.g + (v * t.own.g_apart + z * extent[1] * extent[2]) * vector,
+                                            t.weights + v * t.bytes + (co * sample.taps + at) * vector,
+                                            phase_sums(t, v, phase, z, 0, 0), co > 0)
 
 
 cdef void add_nonfinite_taps(const LaneTask *t, int64_t co) noexcept nogil:
     """Add the products of inf and NaN among the weights, which may not meet the zeros around grad_output."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const ConvProblem *problem = t.run.problem
-    cdef LaneChannels channels = task_channels(t, co, sample.cout)
-    cdef int64_t number, i, lane
+    cdef int64_t number, i, group
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef double weight
     for number in range(phase_count(sample)):
         for i in range(t.tables.phases[number].tap_count):
             phase_tap(sample, &t.tables.phases[number], i, output, k)
-            for lane in range(channels.count):
-                weight = load_pixel(problem, &problem.view[CONV_WEIGHT], channels.first + lane * channels.each, 0, k)
+            for group in range(t.group, t.group + t.groups):
+                weight = load_pixel(problem, &problem.view[CONV_WEIGHT], group * sample.cout + co, 0, k)
                 if is_nonfinite(weight):
-                    add_lane_products(t, &t.tables.phases[number], channels.first + lane * channels.each, lane, output,
-                                      weight)
+                    add_lane_products(t, &t.tables.phases[number], group, co, output, weight)
 
 
-cdef void add_lane_products(const LaneTask *t, const Phase *phase, int64_t channel, int64_t lane, const int64_t *output,
+cdef void add_lane_products(const LaneTask *t, const Phase *phase, int64_t group, int64_t co, const int64_t *output,
                             double weight) noexcept nogil:
     """Add the products of one weight with what a tile's pixels of one channel meet in grad_output."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const ConvProblem *problem = t.run.problem
-    cdef int64_t z, y, x
+    cdef int64_t z, y, x, v = (group - t.group) // sample.lanes, lane = (group - t.group) % sample.lanes
     cdef int64_t o[3]
     cdef int64_t size[3]
     cdef Box part
@@ -211,19 +222,20 @@ cdef void add_lane_products(const LaneTask *t, const Phase *phase, int64_t chann
     for z in range(part.extent[0]):
         for y in range(part.extent[1]):
             for x in range(part.extent[2]):
-                o[0], o[1], o[2] = z + t.tile.first[0] + output[0], y + t.tile.first[1] + output[1], \
-                    x + t.tile.first[2] + output[2]
+                o[0], o[1] = z + t.tile.first[0] + output[0], y + t.tile.first[1] + output[1]
+                o[2] = x + t.tile.first[2] + output[2]
                 if is_inside(o, size):
-                    add_one(sample, phase_sums(t, phase, z, y, x) + lane * sample.item,
-                            weight * load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], t.tile.n, channel, o))
+                    add_one(sample, phase_sums(t, v, phase, z, y, x) + lane * sample.item,
+                            weight * load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], t.tile.n,
+                                                group * sample.cout + co, o))
 
 
-cdef void tile_grad_weight(const LaneTask *t, int64_t co, char *products) noexcept nogil:
-    """Write a tile's sums of grad_weight, one vector for each tap."""
+cdef void tile_grad_weight(const LaneTask *t, int64_t v, int64_t co, char *products) noexcept nogil:
+    """Write a tile's sums of grad_weight for a vector of channels, one vector for each tap."""
     cdef const SampleGeometry *sample = t.run.sample
-    cdef const InputBlock *block = &t.blocks.input
-    cdef const int64_t *extent = &t.blocks.extent[0]
-    cdef const int64_t *low = &t.blocks.halo.low[0]
+    cdef const InputBlock *block = &t.own.blocks.input
+    cdef const int64_t *extent = &t.own.blocks.extent[0]
+    cdef const int64_t *low = &t.own.blocks.halo.low[0]
     cdef int64_t vector = sample.lanes * sample.item, z, g
     cdef StencilDotRows rows
     rows.rows, rows.width, rows.g_row = t.out.extent[1], t.out.extent[2], extent[2]
@@ -231,196 +243,171 @@ cdef void tile_grad_weight(const LaneTask *t, int64_t co, char *products) noexce
     rows.taps, rows.at = sample.taps, t.tables.forth
     memset(products, 0, sample.taps * vector)
     for z in range(t.out.extent[0]):
-        g = ((z - low[0]) * extent[1] - low[1]) * extent[2] - low[2]
-        kernels.stencil_dot[sample.compute](&rows, t.g + g * vector, t.x + pixel_row(block, 0, z, 0) * vector,
-                                            products)
+        g = v * t.own.g_apart + ((z - low[0]) * extent[1] - low[1]) * extent[2] - low[2]
+        kernels.stencil_dot[sample.compute](
+            &rows, t.g + g * vector, t.x + (v * t.own.x_apart + pixel_row(block, 0, z, 0)) * vector, products)
 
 
-cdef void save_stencil(const LaneTask *t) noexcept nogil:
+cdef void save_tile_input(const LaneTask *t) noexcept nogil:
     """Round a tile of grad_input to storage."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const ConvView *out = &t.run.problem.view[CONV_GRAD_INPUT]
     cdef LaneChannels channels = task_channels(t, 0, 1)
     cdef int64_t size[3]
+    cdef int64_t v, apart = t.own.sums_apart * sample.lanes * sample.item
     input_size(sample, size)
     if t.run.problem.accumulate:
-        pack_lane_box(sample, out, size, &t.pixels, &channels, t.pixels.extent, t.old)
-        add_values(sample, t.old, t.sums, box_positions(&t.pixels) * sample.lanes)
-    unpack_lane_box(sample, out, &t.pixels, &channels, t.sums)
+        pack_lane_box(sample, out, size, &t.pixels, &channels, t.pixels.extent, t.own.sums_apart, t.old)
+        for v in range(t.vectors):
+            add_values(sample, t.old + v * apart, t.sums + v * apart, box_positions(&t.pixels) * sample.lanes)
+    unpack_lane_box(sample, out, &t.pixels, &channels, t.own.sums_apart, t.own.stream, t.sums)
 
 
-cdef void run_stencil(const LaneTask *t, char *products) noexcept nogil:
-    """Compute both gradients on one tile, of one vector of channels."""
+cdef void run_stencils(const LaneTask *t, char *products) noexcept nogil:
+    """Compute both gradients on one tile; products: room for the tile's sums of grad_weight."""
     cdef const SampleGeometry *sample = t.run.sample
-    cdef int64_t co, bytes = sample.taps * sample.lanes * sample.item
+    cdef int64_t co, v, bytes = sample.taps * sample.lanes * sample.item
     cdef bint of_input = t.of_input and box_positions(&t.pixels) > 0
     cdef bint of_weight = t.of_weight and box_positions(&t.out) > 0
     if t.of_weight and not of_weight:
-        memset(products, 0, sample.cout * bytes)
+        memset(products, 0, t.vectors * t.bytes)
     if of_weight:
         load_tile_input(t)
     for co in range(sample.cout):
         load_tile_output(t, co)
-        if of_input:
-            tile_grad_input(t, co)
-        if of_weight:
-            tile_grad_weight(t, co, products + co * bytes)
+        for v in range(t.vectors):
+            if of_input:
+                tile_grad_input(t, v, co)
+            if of_weight:
+                tile_grad_weight(t, v, co, products + v * t.bytes + co * bytes)
+        if of_input and t.nonfinite[co]:
+            add_nonfinite_taps(t, co)
     if of_input:
-        save_stencil(t)
+        save_tile_input(t)
 
 
 # ---- tasks
 
-# What a task keeps for each of its vectors of channels, by (vector, output).
-ctypedef struct LaneVectors:
-    int64_t count, group, groups
-    int64_t bytes          # of one vector's weights or sums
-    char *weights
-    char *products
-    char *totals
-    bint nonfinite[STENCIL_VECTORS * STENCIL_OUTPUTS]
-
-
-cdef void begin_lanes(const ConvRun *run, int64_t part, char *scratch, LaneTask *t, LaneVectors *all) noexcept nogil:
+cdef void begin_lanes(const ConvRun *run, int64_t part, char *scratch, LaneTask *t) noexcept nogil:
     """Find the pieces of a task along the channels."""
     cdef const SampleGeometry *sample = run.sample
-    cdef const Depthwise *own = <const Depthwise *>run.blocking.own
-    t.run, t.blocks = run, &own.blocks
+    t.run, t.own = run, <const Depthwise *>run.blocking.own
     t.of_input, t.of_weight = run.gradients & FOR_GRAD_INPUT, run.gradients & FOR_GRAD_WEIGHT
+    t.group = part * t.own.vectors * sample.lanes
+    t.groups = min(t.own.vectors * sample.lanes, sample.groups - t.group)
+    t.vectors = ceil_div(t.groups, sample.lanes)
+    t.bytes = sample.cout * sample.taps * sample.lanes * sample.item
     t.g, t.x = local_piece(run, STENCIL_G, scratch), local_piece(run, STENCIL_X, scratch)
     t.sums, t.old = local_piece(run, STENCIL_SUMS, scratch), local_piece(run, STENCIL_OLD, scratch)
-    all.group = part * own.vectors * sample.lanes
-    all.groups = min(own.vectors * sample.lanes, sample.groups - all.group)
-    all.count = ceil_div(all.groups, sample.lanes)
-    all.bytes = sample.cout * sample.taps * sample.lanes * sample.item
-    all.weights = local_piece(run, STENCIL_WEIGHTS, scratch)
-    all.products = local_piece(run, STENCIL_PRODUCTS, scratch)
-    all.totals = local_piece(run, STENCIL_TOTALS, scratch)
+    t.weights, t.products = local_piece(run, STENCIL_WEIGHTS, scratch), local_piece(run, STENCIL_PRODUCTS, scratch)
+    t.totals = local_piece(run, STENCIL_TOTALS, scratch)
 
 
-cdef void take_vector(LaneVectors *all, int64_t v, LaneTask *t) noexcept nogil:
-    """Take the vector of that number in hand."""
-    cdef int64_t lanes = t.run.sample.lanes
-    t.group, t.groups = all.group + v * lanes, min(lanes, all.groups - v * lanes)
-    t.weights, t.nonfinite = all.weights + v * all.bytes, all.nonfinite + v * t.run.sample.cout
-
-
-cdef void load_lane_weights(LaneTask *t, LaneVectors *all, char *natural) noexcept nogil:
-    """Load the weights of all vectors in the tables' order; inf and NaN are replaced by what may meet zeros."""
+cdef void load_lane_weights(LaneTask *t, char *natural) noexcept nogil:
+    """Load the weights in the tables' order; inf and NaN are replaced by what may meet zeros."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef int64_t vector = sample.lanes * sample.item, v, co, i
     cdef LaneChannels channels
-    for v in range(all.count):
-        take_vector(all, v, t)
-        for co in range(sample.cout):
-            channels = task_channels(t, co, sample.cout)
-            load_lane_taps(sample, &t.run.problem.view[CONV_WEIGHT], &channels, natural)
-            all.nonfinite[v * sample.cout + co] = replace_nonfinite_values(sample, natural, sample.taps * sample.lanes)
+    for co in range(sample.cout):
+        channels = task_channels(t, co, sample.cout)
+        load_lane_taps(sample, &t.run.problem.view[CONV_WEIGHT], &channels, sample.taps, natural)
+        t.nonfinite[co] = replace_nonfinite_values(sample, natural, t.vectors * sample.taps * sample.lanes)
+        for v in range(t.vectors):
             for i in range(t.tables.start[phase_count(sample)]):
-                memcpy(t.weights + (co * sample.taps + i) * vector, natural + t.tables.order[i] * vector, vector)
+                memcpy(t.weights + v * t.bytes + (co * sample.taps + i) * vector,
+                       natural + (v * sample.taps + t.tables.order[i]) * vector, vector)
 
 
-cdef void begin_totals(const LaneTask *task, LaneVectors *all) noexcept nogil:
+cdef void begin_totals(const LaneTask *t) noexcept nogil:
     """Start from zero, or (accumulating) from what grad_weight holds."""
-    cdef const SampleGeometry *sample = task.run.sample
-    cdef LaneTask t = task[0]
+    cdef const SampleGeometry *sample = t.run.sample
     cdef LaneChannels channels
-    cdef int64_t v, co
-    memset(all.totals, 0, all.count * all.bytes)
-    for v in range(all.count if t.run.problem.accumulate else 0):
-        take_vector(all, v, &t)
-        for co in range(sample.cout):
-            channels = task_channels(&t, co, sample.cout)
-            load_lane_taps(sample, &t.run.problem.view[CONV_GRAD_WEIGHT], &channels,
-                           all.totals + v * all.bytes + co * (all.bytes // sample.cout))
+    cdef int64_t co
+    memset(t.totals, 0, t.vectors * t.bytes)
+    for co in range(sample.cout if t.run.problem.accumulate else 0):
+        channels = task_channels(t, co, sample.cout)
+        load_lane_taps(sample, &t.run.problem.view[CONV_GRAD_WEIGHT], &channels, sample.cout * sample.taps,
+                       t.totals + co * (t.bytes // sample.cout))
 
 
-cdef void save_totals(const LaneTask *task, LaneVectors *all) noexcept nogil:
+cdef void save_totals(const LaneTask *t) noexcept nogil:
     """Round grad_weight to storage."""
-    cdef const SampleGeometry *sample = task.run.sample
-    cdef LaneTask t = task[0]
+    cdef const SampleGeometry *sample = t.run.sample
     cdef LaneChannels channels
-    cdef int64_t v, co
-    for v in range(all.count):
-        take_vector(all, v, &t)
-        for co in range(sample.cout):
-            channels = task_channels(&t, co, sample.cout)
-            save_lane_taps(sample, &t.run.problem.view[CONV_GRAD_WEIGHT], &channels,
-                           all.totals + v * all.bytes + co * (all.bytes // sample.cout))
+    cdef int64_t co
+    for co in range(sample.cout):
+        channels = task_channels(t, co, sample.cout)
+        save_lane_taps(sample, &t.run.problem.view[CONV_GRAD_WEIGHT], &channels, sample.cout * sample.taps,
+                       t.totals + co * (t.bytes // sample.cout))
 
 
 cdef bint prepare_depthwise(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
     """Fill the tables; or compute a tile of one sample for a task's channels, and keep its sums of grad_weight."""
     cdef const Depthwise *own = <const Depthwise *>run.blocking.own
-    cdef LaneVectors all
+    cdef int64_t tile = number // max(<int64_t>1, own.parts)
     cdef LaneTask t
-    cdef int64_t v, tile = number // own.parts
     if not own.by_tiles:
         t.tables = lane_tables(run.sample, &run.blocking.shared, run.shared)
         fill_lane_tables(run.sample, &own.blocks, &t.tables)
         return False
-    begin_lanes(run, number % own.parts, scratch, &t, &all)
+    begin_lanes(run, number % own.parts, scratch, &t)
     t.tables = lane_tables(run.sample, &run.blocking.local, scratch)
     fill_lane_tables(run.sample, &own.blocks, &t.tables)
     if t.of_input:
-        load_lane_weights(&t, &all, local_piece(run, STENCIL_NATURAL, scratch))
+        load_lane_weights(&t, local_piece(run, STENCIL_NATURAL, scratch))
     begin_tile(&t, tile // own.tiles, tile % own.tiles)
-    for v in range(all.count):
-        take_vector(&all, v, &t)
-        run_stencil(&t, shared_piece(run, STENCIL_PARTS) + (number * own.vectors + v) * all.bytes)
+    run_stencils(&t, shared_piece(run, STENCIL_PARTS) + number * own.vectors * t.bytes)
+    if own.stream:
+        finish_streams()
     return False
 
 
-cdef void add_parts(const LaneTask *t, const LaneVectors *all, int64_t part) noexcept nogil:
+cdef void add_parts(const LaneTask *t, int64_t part) noexcept nogil:
     """Add the sums that prepare kept, in the order of samples and tiles."""
-    cdef const Depthwise *own = <const Depthwise *>t.run.blocking.own
-    cdef int64_t bytes = own.vectors * all.bytes, number
-    for number in range(t.run.problem.batch * own.tiles):
-        add_values(t.run.sample, shared_piece(t.run, STENCIL_PARTS) + (number * own.parts + part) * bytes, all.totals,
-                   all.count * all.bytes // t.run.sample.item)
+    cdef int64_t number
+    for number in range(t.run.problem.batch * t.own.tiles):
+        add_values(t.run.sample, shared_piece(t.run, STENCIL_PARTS)
+                   + (number * t.own.parts + part) * t.own.vectors * t.bytes, t.totals,
+                   t.vectors * t.bytes // t.run.sample.item)
 
 
-cdef void run_samples(LaneTask *t, LaneVectors *all, const BiasShare *bias, char *natural) noexcept nogil:
+cdef void run_samples(LaneTask *t, const BiasShare *bias, char *natural) noexcept nogil:
     """Compute all samples of a task's channels, tile by tile."""
-    cdef const SampleGeometry *sample = t.run.sample
-    cdef const Depthwise *own = <const Depthwise *>t.run.blocking.own
-    cdef int64_t n, number, v
+    cdef int64_t n, number
     if t.of_input:
-        load_lane_weights(t, all, natural)
+        load_lane_weights(t, natural)
     for n in range(t.run.problem.batch):
-        for number in range(own.tiles):
+        for number in range(t.own.tiles):
             begin_tile(t, n, number)
-            for v in range(all.count):
-                take_vector(all, v, t)
-                run_stencil(t, all.products + v * all.bytes)
+            run_stencils(t, t.products)
             if t.of_weight:
-                add_values(sample, all.products, all.totals, all.count * all.bytes // sample.item)
+                add_values(t.run.sample, t.products, t.totals, t.vectors * t.bytes // t.run.sample.item)
                 if box_positions(&t.out):
                     add_bias(t.run.problem, &t.out, bias)
+    if t.own.stream:
+        finish_streams()
 
 
 cdef void depthwise_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
     """Run all samples of the channels of task `number`; or, where prepare has done so, join its sums of grad_weight."""
-    cdef const Depthwise *own = <const Depthwise *>run.blocking.own
-    cdef LaneVectors all
     cdef LaneTask t
     cdef BiasShare bias
     cdef int64_t n
-    begin_lanes(run, number, scratch, &t, &all)
+    begin_lanes(run, number, scratch, &t)
     memset(&bias, 0, sizeof(bias))
     if t.of_weight:
-        begin_totals(&t, &all)
-        bias = bias_share(run, all.group * run.sample.cout, all.groups * run.sample.cout, 0, 1,
+        begin_totals(&t)
+        bias = bias_share(run, t.group * run.sample.cout, t.groups * run.sample.cout, 0, 1,
                           local_piece(run, STENCIL_BIAS, scratch))
-    if not own.by_tiles:
+    if not t.own.by_tiles:
         t.tables = lane_tables(run.sample, &run.blocking.shared, run.shared)
-        run_samples(&t, &all, &bias, local_piece(run, STENCIL_NATURAL, scratch))
+        run_samples(&t, &bias, local_piece(run, STENCIL_NATURAL, scratch))
     elif t.of_weight:
-        add_parts(&t, &all, number)
+        add_parts(&t, number)
         for n in range(run.problem.batch):
             add_sample_bias(run, n, &bias)
     if t.of_weight:
-        save_totals(&t, &all)
+        save_totals(&t)
         save_bias(run.problem, &bias)
 
 

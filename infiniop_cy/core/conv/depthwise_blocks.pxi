@@ -4,9 +4,12 @@ cdef enum:
     STENCIL_TAPS = 256
     STENCIL_PHASES = 64
     STENCIL_OUTPUTS = 8           # outputs of one input channel
-    STENCIL_VECTORS = 8           # of channels in one task
-    STENCIL_PIXELS = 2048         # steps of a tile: what is packed for it stays in L2
-    STENCIL_POSITIONS = 40960     # of all blocks of a tile
+    STENCIL_LINES = 2             # bytes of a pixel that a task reads where channels lie side by side, in cache lines
+    STENCIL_BYTES = 3 << 20       # of all blocks of a task
+    STENCIL_PIXELS = 2048         # steps of a tile
+    STENCIL_POSITIONS = 10240     # of all blocks of a tile, for one vector of channels: they stay in L2
+    STENCIL_MOST_POSITIONS = 40960  # where taps reach far
+    STENCIL_STREAM = 1 << 20      # bytes of a grad_input that does not stay in the cache
 
     # pieces of scratch; shared, or of a thread whose tasks are the first to need them:
     STENCIL_TABLE = 0
@@ -36,8 +39,8 @@ ctypedef struct LaneBlocks:
     int64_t pixels[3]      # of the input, under a tile
 
 
-cdef bint fit_lane_blocks(const SampleGeometry *sample, LaneBlocks *blocks) noexcept nogil:
-    """Lay out the blocks under the tile in `blocks`; return whether they are small enough."""
+cdef bint fit_lane_blocks(const SampleGeometry *sample, int64_t limit, LaneBlocks *blocks) noexcept nogil:
+    """Lay out the blocks under the tile in `blocks`; return whether they have so few positions."""
     cdef int64_t positions
     cdef int d
     all_phases_halo(sample, &blocks.halo)
@@ -49,23 +52,26 @@ cdef bint fit_lane_blocks(const SampleGeometry *sample, LaneBlocks *blocks) noex
         if add_overflows(blocks.tiling.extent[d], blocks.halo.extra[d], &blocks.extent[d]):
             return False
         blocks.pixels[d] = min(sample.axis[d].size_in, blocks.tiling.extent[d] * sample.axis[d].stride)
-    positions = sample_positions(blocks.extent, STENCIL_POSITIONS) + sample_positions(blocks.pixels, STENCIL_POSITIONS)
-    return fill_input_block(sample, blocks.tiling.extent, 1, True, 1, STENCIL_POSITIONS, &blocks.input) \
-        and positions + blocks.input.plane <= STENCIL_POSITIONS
+    positions = sample_positions(blocks.extent, limit) + sample_positions(blocks.pixels, limit)
+    return fill_input_block(sample, blocks.tiling.extent, 1, True, 1, limit, &blocks.input) \
+        and positions + blocks.input.plane <= limit
 
 
 cdef bint make_lane_blocks(const SampleGeometry *sample, LaneBlocks *blocks) noexcept nogil:
     """Cut the steps of a sample into tiles, as large as their blocks allow; return False where none is small enough."""
-    cdef int64_t pixels = STENCIL_PIXELS
+    cdef int64_t pixels, limit = STENCIL_POSITIONS
     cdef int d
     phase_grid(sample, blocks.steps)
     for d in range(3):
         blocks.steps[d] = max(blocks.steps[d], sample.axis[d].size_out)
-    while pixels >= 16:
-        tile_grid(blocks.steps, pixels, &blocks.tiling)
-        if fit_lane_blocks(sample, blocks):
-            return True
-        pixels //= 2
+    while limit <= STENCIL_MOST_POSITIONS:
+        pixels = STENCIL_PIXELS
+        while pixels >= 16:
+            tile_grid(blocks.steps, pixels, &blocks.tiling)
+            if fit_lane_blocks(sample, limit, blocks):
+                return True
+            pixels //= 2
+        limit *= 4
     return False
 
 
@@ -124,21 +130,21 @@ ctypedef struct LaneChannels:
 
 
 cdef void set_lane_rows(const ConvView *view, int64_t step_y, int64_t step_x, const LaneChannels *channels,
-                        LaneRows *rows) noexcept nogil:
-    """Set how the rows of a tensor lie."""
+                        int64_t apart, LaneRows *rows) noexcept nogil:
+    """Set how the rows of a tensor lie, and that blocks of a vector of channels are `apart` pixels apart."""
     memset(rows, 0, sizeof(LaneRows))
     rows.pixel, rows.row, rows.channel = step_x * view.space[2], step_y * view.space[1], channels.each * view.channel
-    rows.channels = channels.count
+    rows.channels, rows.apart = channels.count, apart
 
 
 cdef void pack_lane_box(const SampleGeometry *sample, const ConvView *view, const int64_t *size, const Box *box,
-                        const LaneChannels *channels, const int64_t *extent, char *to) noexcept nogil:
-    """Pack the box of one sample as [position][lane], zeros where it lies outside of the tensor. extent: of the block
-    that it is the beginning of."""
+                        const LaneChannels *channels, const int64_t *extent, int64_t apart, char *to) noexcept nogil:
+    """Pack the box of one sample as [vector of channels][position][lane], zeros where it lies outside of the tensor.
+    extent: of the block that it is the beginning of; apart: positions from vector to vector."""
     cdef RowsPart part = rows_part(view, size, size[2], box)
     cdef LaneRows rows
     cdef int64_t d, z
-    set_lane_rows(view, box.step[1], box.step[2], channels, &rows)
+    set_lane_rows(view, box.step[1], box.step[2], channels, apart, &rows)
     rows.pitch = extent[2]
     for d in range(box.extent[0]):
         z = box.first[0] + d * box.step[0]
@@ -152,11 +158,14 @@ cdef void pack_lane_box(const SampleGeometry *sample, const ConvView *view, cons
 
 
 cdef void unpack_lane_box(const SampleGeometry *sample, const ConvView *view, const Box *box,
-                          const LaneChannels *channels, const char *block) noexcept nogil:
-    """Round a box of one sample, all inside the tensor and without steps, to storage; block: as large as the box."""
+                          const LaneChannels *channels, int64_t apart, bint stream,
+                          const char *block) noexcept nogil:
+    """Round a box of one sample, all inside the tensor and without steps, to storage. block: as large as the box,
+    those of a vector of channels `apart` positions apart; stream: past the caches, where that can be."""
     cdef LaneRows rows
     cdef int64_t z
-    set_lane_rows(view, 1, 1, channels, &rows)
+    set_lane_rows(view, 1, 1, channels, apart, &rows)
+    rows.stream = stream
     rows.rows, rows.width, rows.pitch = box.extent[1], box.extent[2], box.extent[2]
     for z in range(box.extent[0]):
         kernels.unpack_lanes[sample.dtype](
@@ -184,20 +193,21 @@ cdef void whole_kernel(const SampleGeometry *sample, int64_t *size, Box *box) no
 
 
 cdef void load_lane_taps(const SampleGeometry *sample, const ConvView *w, const LaneChannels *channels,
-                         char *to) noexcept nogil:
-    """Load the weights of a vector of output channels, by the number of the tap."""
+                         int64_t apart, char *to) noexcept nogil:
+    """Load the weights of output channels, by the number of the tap; those of vectors of channels are `apart` vectors
+    apart."""
     cdef ConvView view = weights_view(w)
     cdef int64_t size[3]
     cdef Box box
     whole_kernel(sample, size, &box)
-    pack_lane_box(sample, &view, size, &box, channels, size, to)
+    pack_lane_box(sample, &view, size, &box, channels, size, apart, to)
 
 
 cdef void save_lane_taps(const SampleGeometry *sample, const ConvView *w, const LaneChannels *channels,
-                         const char *sums) noexcept nogil:
-    """Round the sums of weights of a vector of output channels to storage."""
+                         int64_t apart, const char *sums) noexcept nogil:
+    """Round the sums of weights of output channels to storage."""
     cdef ConvView view = weights_view(w)
     cdef int64_t size[3]
     cdef Box box
     whole_kernel(sample, size, &box)
-    unpack_lane_box(sample, &view, &box, channels, sums)
+    unpack_lane_box(sample, &view, &box, channels, apart, False, sums)
