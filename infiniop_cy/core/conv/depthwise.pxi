@@ -21,6 +21,9 @@ cdef bint accepts_depthwise(const SampleGeometry *sample, const char **why) noex
     if sample.cin != 1 or not 1 <= sample.cout <= STENCIL_OUTPUTS or sample.taps > STENCIL_TAPS or sample.pixels_in == 0:
         why[0] = b"there is not one input channel to a group, or there are too many output channels or taps"
         return False
+    if 2 * sample.groups < sample.lanes:
+        why[0] = b"most lanes of a vector would be empty"
+        return False
     for d in range(3):
         if sample.axis[d].phases > STENCIL_PHASES or phase_count(sample) > STENCIL_PHASES:
             why[0] = b"the stride has too many phases"

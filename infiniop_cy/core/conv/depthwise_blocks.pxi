@@ -57,22 +57,40 @@ cdef bint fit_lane_blocks(const SampleGeometry *sample, int64_t limit, LaneBlock
         and positions + blocks.input.plane <= limit
 
 
+cdef int64_t packed_positions(const LaneBlocks *blocks) noexcept nogil:
+    """Count the positions that all tiles of a sample pack together, about."""
+    return count_tiles(&blocks.tiling, 1, blocks.steps) \
+        * (sample_positions(blocks.extent, STENCIL_MOST_POSITIONS) + blocks.input.plane)
+
+
+cdef bint cut_lane_tiles(const SampleGeometry *sample, int64_t limit, LaneBlocks *blocks) noexcept nogil:
+    """Cut the steps into tiles whose blocks have at most so many positions; return False where none is small enough."""
+    cdef int64_t pixels = STENCIL_PIXELS
+    cdef int64_t plane[3]
+    cdef LaneBlocks through
+    while True:
+        tile_grid(blocks.steps, pixels, &blocks.tiling)
+        if fit_lane_blocks(sample, limit, blocks):
+            break
+        pixels //= 2
+        if pixels < 16:
+            return False
+    plane[0], plane[1], plane[2] = 1, blocks.steps[1], blocks.steps[2]
+    through = blocks[0]  # rows of all planes, instead of some planes with their halo
+    tile_grid(plane, max(<int64_t>1, pixels // blocks.steps[0]), &through.tiling)
+    through.tiling.extent[0] = blocks.steps[0]
+    if fit_lane_blocks(sample, limit, &through) and packed_positions(&through) < packed_positions(blocks):
+        blocks[0] = through
+    return True
+
+
 cdef bint make_lane_blocks(const SampleGeometry *sample, LaneBlocks *blocks) noexcept nogil:
-    """Cut the steps of a sample into tiles, as large as their blocks allow; return False where none is small enough."""
-    cdef int64_t pixels, limit = STENCIL_POSITIONS
+    """Lay out tiles and their blocks; return False where taps reach too far."""
     cdef int d
     phase_grid(sample, blocks.steps)
     for d in range(3):
         blocks.steps[d] = max(blocks.steps[d], sample.axis[d].size_out)
-    while limit <= STENCIL_MOST_POSITIONS:
-        pixels = STENCIL_PIXELS
-        while pixels >= 16:
-            tile_grid(blocks.steps, pixels, &blocks.tiling)
-            if fit_lane_blocks(sample, limit, blocks):
-                return True
-            pixels //= 2
-        limit *= 4
-    return False
+    return cut_lane_tiles(sample, STENCIL_POSITIONS, blocks) or cut_lane_tiles(sample, STENCIL_MOST_POSITIONS, blocks)
 
 
 # Taps are ordered by the phase of the input pixels that they meet: those of phase p are [start[p], start[p + 1]); taps
