@@ -142,38 +142,51 @@ template <class T> INFINIOP_INLINE void narrow_past(char *to, compute_vector<T> 
 #endif
 }
 
+// Up to a vector of pixels of up to a vector of channels.
 template <class T>
-void unpack_across(const scalar<compute_vector<T>> *from, const LaneRows *r, int channels, bool past, char *to) {
+INFINIOP_INLINE void unpack_square(const scalar<compute_vector<T>> *at, const LaneRows *r, int channels, int here,
+                                   bool past, char *there) {
     typedef compute_vector<T> V;
     constexpr int count = lanes<V>::count;
-    const bool one = r->pitch == r->width && r->row == r->width * r->pixel;
-    const int64_t rows = one ? 1 : r->rows, width = one ? r->rows * r->width : r->width;
-    for (int64_t y = 0; y < rows; y++)
-        for (int64_t p = 0; p < width; p += count) {
-            const scalar<V> *at = from + (y * r->pitch + p) * count;
-            char *there = to + y * r->row + p * int64_t(sizeof(T));
-            const int here = width - p < count ? int(width - p) : count;
-            V square[count];
+    V square[count];
 #pragma GCC unroll 16
-            for (int i = 0; i < count; i++) square[i] = i < here ? load<V>(at + i * count) : V{};
-            transpose_square<count>(square);
-            if (here < count || channels < count)
-                for (int c = 0; c < channels; c++) narrow_some<T>(there + c * r->channel, square[c], here);
-            else if (past)
+    for (int i = 0; i < count; i++) square[i] = i < here ? load<V>(at + i * count) : V{};
+    transpose_square<count>(square);
+    if (here < count || channels < count)
+        for (int c = 0; c < channels; c++) narrow_some<T>(there + c * r->channel, square[c], here);
+    else if (past)
 #pragma GCC unroll 16
-                for (int c = 0; c < count; c++) narrow_past<T>(there + c * r->channel, square[c]);
-            else
+        for (int c = 0; c < count; c++) narrow_past<T>(there + c * r->channel, square[c]);
+    else
 #pragma GCC unroll 16
-                for (int c = 0; c < count; c++) narrow_vector((T *)(there + c * r->channel), square[c]);
-        }
+        for (int c = 0; c < count; c++) narrow_vector((T *)(there + c * r->channel), square[c]);
 }
 
 template <class T>
-void unpack_along(const scalar<compute_vector<T>> *from, const LaneRows *r, bool past, char *to) {
+void unpack_across(const scalar<compute_vector<T>> *from, const LaneRows *r, int channels, char *to) {
+    constexpr int count = lanes<compute_vector<T>>::count;
+    const bool one = r->pitch == r->width && r->row == r->width * r->pixel;
+    const int64_t rows = one ? 1 : r->rows, width = one ? r->rows * r->width : r->width;
+    // Lines are written whole where a vector of pixels is one.
+    const bool past = r->stream && count * sizeof(T) == 64 && r->channel % 64 == 0 && uintptr_t(to) % sizeof(T) == 0;
+    for (int64_t y = 0; y < rows; y++) {
+        char *row = to + y * r->row;
+        int64_t p = 0, head = past ? int64_t(-uintptr_t(row) % 64 / sizeof(T)) : 0, here = head ? head : count;
+        for (; p < width; p += here, here = count) {
+            if (here > width - p) here = width - p;
+            unpack_square<T>(from + (y * r->pitch + p) * count, r, channels, int(here), past,
+                             row + p * int64_t(sizeof(T)));
+        }
+    }
+}
+
+template <class T>
+void unpack_along(const scalar<compute_vector<T>> *from, const LaneRows *r, char *to) {
     typedef compute_vector<T> V;
     constexpr int count = lanes<V>::count;
     const int64_t whole = r->channels / count, apart = r->apart * count;
     const int rest = int(r->channels - whole * count);
+    const bool past = r->stream && (uintptr_t(to) | r->row | r->pixel | r->channels * sizeof(T)) % 64 == 0;
     for (int64_t y = 0; y < r->rows; y++, from += r->pitch * count, to += r->row) {
         char *at = to;
         for (int64_t i = 0; i < r->width; i++, at += r->pixel) {
@@ -202,17 +215,13 @@ void unpack_scattered(const scalar<compute_vector<T>> *from, const LaneRows *r, 
 
 template <class T> void unpack_lanes(const void *block, const LaneRows *r, char *to) {
     typedef compute_vector<T> V;
-    constexpr int count = lanes<V>::count, vector = count * sizeof(T);
+    constexpr int count = lanes<V>::count;
     const scalar<V> *from = (const scalar<V> *)block;
     const Across how = across<T>(r);
-    // Lines are written whole: by vectors of channels, or by one vector of pixels each.
-    const bool past = r->stream && (uintptr_t(to) | uintptr_t(r->row)) % 64 == 0 &&
-                      (how == Across::channels ? r->pixel % 64 == 0 && r->channels * sizeof(T) % 64 == 0
-                                               : vector == 64 && r->channel % 64 == 0 && r->width % count == 0);
-    if (how == Across::channels) return unpack_along<T>(from, r, past, to);
+    if (how == Across::channels) return unpack_along<T>(from, r, to);
     for (int64_t c = 0; c < r->channels; c += count, from += r->apart * count, to += count * r->channel) {
         const int channels = r->channels - c < count ? int(r->channels - c) : count;
-        if (how == Across::pixels) unpack_across<T>(from, r, channels, past, to);
+        if (how == Across::pixels) unpack_across<T>(from, r, channels, to);
         else unpack_scattered<T>(from, r, channels, to);
     }
 }
