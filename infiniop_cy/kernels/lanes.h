@@ -9,6 +9,8 @@
 namespace INFINIOP_ISA {
 namespace {
 
+enum { LANE_AHEAD = 256 };  // bytes of a channel's pixels that are prefetched
+
 // How a tensor lies: channels side by side, pixels side by side, or neither.
 enum class Across { channels, pixels, neither };
 template <class T> Across across(const LaneRows *r) {
@@ -55,7 +57,10 @@ void pack_across(const char *from, const LaneRows *r, int channels, scalar<compu
             V square[count];
             if (here == count && channels == count)
 #pragma GCC unroll 16
-                for (int c = 0; c < count; c++) square[c] = widen_vector((const T *)(at + c * r->channel));
+                for (int c = 0; c < count; c++) {
+                    prefetch(at + c * r->channel + LANE_AHEAD);
+                    square[c] = widen_vector((const T *)(at + c * r->channel));
+                }
             else
                 for (int c = 0; c < count; c++)
                     square[c] = c < channels ? widen_some((const T *)(at + c * r->channel), 0, here) : V{};
@@ -105,7 +110,8 @@ template <class T> void pack_along(const char *from, const LaneRows *r, scalar<c
     }
 }
 
-template <class T> void pack_scattered(const char *from, const LaneRows *r, int channels, scalar<compute_vector<T>> *to) {
+template <class T> void pack_scattered(const char *from, const LaneRows *r, int channels,
+                                       scalar<compute_vector<T>> *to) {
     constexpr int count = lanes<compute_vector<T>>::count;
     for (int64_t y = 0; y < r->rows; y++, to += r->pitch * count, from += r->row)
         for (int64_t i = 0; i < r->width; i++) {

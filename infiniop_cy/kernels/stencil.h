@@ -37,13 +37,13 @@ template <class V> void stencil(const StencilRows *r, const void *from_, const v
         for (; left >= many; left -= many, from += many * count, to += many * to_pixel)
             stencil_tile<V, many>(from, r->at, weight, taps, to, to_pixel, adding);
         switch (left) {
-        case 1: stencil_tile<V, 1>(from, r->at, weight, taps, to, to_pixel, adding); break;
-        case 2: stencil_tile<V, 2>(from, r->at, weight, taps, to, to_pixel, adding); break;
-        case 3: stencil_tile<V, 3>(from, r->at, weight, taps, to, to_pixel, adding); break;
-        case 4: stencil_tile<V, 4>(from, r->at, weight, taps, to, to_pixel, adding); break;
-        case 5: stencil_tile<V, 5>(from, r->at, weight, taps, to, to_pixel, adding); break;
-        case 6: stencil_tile<V, 6>(from, r->at, weight, taps, to, to_pixel, adding); break;
-        case 7: stencil_tile<V, 7>(from, r->at, weight, taps, to, to_pixel, adding); break;
+            case 1: stencil_tile<V, 1>(from, r->at, weight, taps, to, to_pixel, adding); break;
+            case 2: stencil_tile<V, 2>(from, r->at, weight, taps, to, to_pixel, adding); break;
+            case 3: stencil_tile<V, 3>(from, r->at, weight, taps, to, to_pixel, adding); break;
+            case 4: stencil_tile<V, 4>(from, r->at, weight, taps, to, to_pixel, adding); break;
+            case 5: stencil_tile<V, 5>(from, r->at, weight, taps, to, to_pixel, adding); break;
+            case 6: stencil_tile<V, 6>(from, r->at, weight, taps, to, to_pixel, adding); break;
+            case 7: stencil_tile<V, 7>(from, r->at, weight, taps, to, to_pixel, adding); break;
         }
     }
 }
@@ -98,14 +98,14 @@ template <class V> void stencil_dot(const StencilDotRows *r, const void *g_, con
     for (; left >= STENCIL_TAPS; left -= STENCIL_TAPS, at += STENCIL_TAPS, sums += STENCIL_TAPS * lanes<V>::count)
         stencil_dot_taps<V, STENCIL_TAPS>(r, g, x, at, sums);
     switch (left) {
-    case 1: return stencil_dot_taps<V, 1>(r, g, x, at, sums);
-    case 2: return stencil_dot_taps<V, 2>(r, g, x, at, sums);
-    case 3: return stencil_dot_taps<V, 3>(r, g, x, at, sums);
-    case 4: return stencil_dot_taps<V, 4>(r, g, x, at, sums);
-    case 5: return stencil_dot_taps<V, 5>(r, g, x, at, sums);
-    case 6: return stencil_dot_taps<V, 6>(r, g, x, at, sums);
-    case 7: return stencil_dot_taps<V, 7>(r, g, x, at, sums);
-    case 8: return stencil_dot_taps<V, 8>(r, g, x, at, sums);
+        case 1: return stencil_dot_taps<V, 1>(r, g, x, at, sums);
+        case 2: return stencil_dot_taps<V, 2>(r, g, x, at, sums);
+        case 3: return stencil_dot_taps<V, 3>(r, g, x, at, sums);
+        case 4: return stencil_dot_taps<V, 4>(r, g, x, at, sums);
+        case 5: return stencil_dot_taps<V, 5>(r, g, x, at, sums);
+        case 6: return stencil_dot_taps<V, 6>(r, g, x, at, sums);
+        case 7: return stencil_dot_taps<V, 7>(r, g, x, at, sums);
+        case 8: return stencil_dot_taps<V, 8>(r, g, x, at, sums);
     }
 }
 

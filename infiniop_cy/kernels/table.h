@@ -132,9 +132,9 @@ typedef void (*DotKernel)(int64_t lines, int64_t length, const void *g, int64_t 
                           const int64_t *row, int64_t count, void *sums);
 
 // Rows of pixels of some channels: where they lie in a tensor (bytes from neighbour to neighbour), and in blocks of
-// [row][pixel][lane] of the compute type, one for each vector of channels, `apart` pixels from block to block and `pitch`
-// from row to row. Packing puts zeros around the rows, and into the lanes past the channels. Unpacking may go past the
-// caches (stream); after that, finish_streams() of support.h.
+// [row][pixel][lane] of the compute type, one for each vector of channels, `apart` pixels from block to block and
+// `pitch` from row to row. Packing puts zeros around the rows, and into the lanes past the channels. Unpacking may go
+// past the caches (stream); after that, finish_streams() of support.h.
 struct LaneRows {
     int64_t pixel, row, channel;
     int64_t rows, width, channels;
@@ -152,8 +152,8 @@ struct StencilRows {
     const int64_t *at;
 };
 typedef void (*StencilKernel)(const struct StencilRows *, const void *from, const void *weight, void *to, int adding);
-// sums[t] += sum over pixels of g * the pixel of x that is at[t] further, each a vector. The order depends on rows, width
-// and taps alone.
+// sums[t] += sum over pixels of g * the pixel of x that is at[t] further, each a vector. The order depends on rows,
+// width and taps alone.
 struct StencilDotRows {
     int64_t rows, width, g_row, x_row, x_pixel, taps;
     const int64_t *at;

@@ -5,10 +5,11 @@ cdef enum:
     STENCIL_PHASES = 64
     STENCIL_OUTPUTS = 8           # outputs of one input channel
     STENCIL_LINES = 2             # bytes of a pixel that a task reads where channels lie side by side, in cache lines
-    STENCIL_BYTES = 3 << 20       # of all blocks of a task
+    STENCIL_BYTES = 2 << 20       # of all blocks of a task
+    STENCIL_KEPT = 1 << 20        # a thread, of sums of grad_weight for the second round
     STENCIL_PIXELS = 2048         # steps of a tile
     STENCIL_POSITIONS = 10240     # of all blocks of a tile, for one vector of channels: they stay in L2
-    STENCIL_MOST_POSITIONS = 40960  # where taps reach far
+    STENCIL_MOST_POSITIONS = 32768  # where taps reach far
     STENCIL_STREAM = 1 << 20      # bytes of a grad_input that does not stay in the cache
 
     # pieces of scratch; shared, or of a thread whose tasks are the first to need them:
