@@ -407,7 +407,7 @@ def test_threads_do_not_change_bits(case, dtype, rng):
 
 # What explain() says of grad_input and grad_weight, whatever the instruction set and dtype.
 CHOSEN = {"2d-depthwise": ("depthwise", "depthwise"), "depthwise-3d": ("depthwise", "depthwise"),
-          "depthwise-stride": ("depthwise", "depthwise"), "depthwise-valid": ("pixels", "dot"),
+          "depthwise-stride": ("depthwise", "depthwise"), "depthwise-valid": ("depthwise", "depthwise"),
           "few-channels": ("pixels", None), "few-channels-stride": ("pixels", "dot"), "far-taps": ("taps", "im2col"),
           "tall-image": ("gemm", "gemm"), "channels-over-tasks": ("gemm", "gemm"),
           "parallel-tiny-images": ("gemm", "gemm")}

@@ -6,6 +6,7 @@
 #include "elementwise.h"
 #include "gemm.h"
 #include "dot2.h"
+#include "lanes.h"
 #include "parts.h"
 #include "stencil.h"
 #include "table.h"
@@ -24,6 +25,7 @@ constexpr KernelTable make_table() {
     table.isa = INFINIOP_TEXT(INFINIOP_ISA);
     fill_elementwise(table, formulas{});
     fill_convert(table);
+    fill_lanes(table);
     fill_stencil(table);
     fill_transpose(table);
     fill_gemm(table);

@@ -161,16 +161,34 @@ enum { DOT_ROWS = 9 };
 typedef void (*DotKernel)(int64_t lines, int64_t length, const void *g, int64_t g_line, const void *x, int64_t x_line,
                           const int64_t *row, int64_t count, void *sums);
 
-// Flat planes under a kernel of `taps` weights: tap t of pixel i is pixel i + shift[t], inside the image if bit i of
-// row t of the bits is set (one uint16_t for each vector of pixels, bits_row from row to row). What lies outside may
-// hold anything. to[i] = or += (adding) sum over taps of weight[t] * from[i + shift[t]]. Whole vectors are read and
-// written, but for tables with stencil_in_place.
-typedef void (*StencilKernel)(int64_t pixels, const void *from, const int64_t *shift, const void *weight, int64_t taps,
-                              const uint16_t *bits, int64_t bits_row, void *to, int adding);
-// sums[t] += sum over pixels of g[i] * x[i + shift[t]], an x outside counting as 0. One partial sum a lane, then a
-// fixed tree.
-typedef void (*StencilDotKernel)(int64_t pixels, const void *g, const void *x, const int64_t *shift, int64_t taps,
-                                 const uint16_t *bits, int64_t bits_row, void *sums);
+// Rows of pixels of some channels: where they lie in a tensor (bytes from neighbour to neighbour), and in blocks of
+// [row][pixel][lane] of the compute type, one for each vector of channels, `apart` pixels from block to block and
+// `pitch` from row to row. Packing puts zeros around the rows, and into the lanes past the channels. Unpacking may go
+// past the caches (stream); after that, finish_streams() of support.h.
+struct LaneRows {
+    int64_t pixel, row, channel;
+    int64_t rows, width, channels;
+    int64_t above, below, before, after;  // rows and pixels of zeros
+    int64_t pitch, apart;
+    bool stream;
+};
+typedef void (*PackLanesKernel)(const char *from, const struct LaneRows *, void *block);
+typedef void (*UnpackLanesKernel)(const void *block, const struct LaneRows *, char *to);
+
+// Pixels of a block whose lanes are channels, under a kernel: tap t of a pixel is `at[t]` pixels further in `from`, and
+// weight[t] is a vector. to = or += (adding) sum over taps of weight[t] * from, one after the other. All count pixels.
+struct StencilRows {
+    int64_t rows, width, from_row, to_row, to_pixel, taps;
+    const int64_t *at;
+};
+typedef void (*StencilKernel)(const struct StencilRows *, const void *from, const void *weight, void *to, int adding);
+// sums[t] += sum over pixels of g * the pixel of x that is at[t] further, each a vector. The order depends on rows,
+// width and taps alone.
+struct StencilDotRows {
+    int64_t rows, width, g_row, x_row, x_pixel, taps;
+    const int64_t *at;
+};
+typedef void (*StencilDotKernel)(const struct StencilDotRows *, const void *g, const void *x, void *sums);
 
 // The sum of rows of n elements, step and row bytes apart, in an order that depends on rows and n alone.
 typedef double (*SumKernel)(const char *from, int64_t step, int64_t row, int64_t rows, int64_t n);
@@ -197,7 +215,8 @@ struct KernelTable {
     PartKernels parts[DTYPE_COUNT];  // F16, BF16, F32; null without AVX-512
     AmxKernels amx;
     DotKernel dot[DTYPE_COUNT];                   // F32, F64
-    bool stencil_in_place;                        // stencils touch no pixel outside of a plane
+    PackLanesKernel pack_lanes[DTYPE_COUNT];      // F16, BF16, F32, F64
+    UnpackLanesKernel unpack_lanes[DTYPE_COUNT];  // F16, BF16, F32, F64
     StencilKernel stencil[DTYPE_COUNT];           // F32, F64
     StencilDotKernel stencil_dot[DTYPE_COUNT];    // F32, F64
     SumChannelsKernel sum_channels[DTYPE_COUNT];  // F16, BF16, F32, F64

@@ -173,11 +173,11 @@ CONV_CASES = {case.name: case for case in (
     ConvCase("many-columns", 1, 1, 3, 50, (20, 21), (9, 9), 1, 4),
     ConvCase("grouped-tiles", 1, 2, 46, 100, (17, 17), (3, 3), 1, 1),
     # each way of the engine, and its borders
-    ConvCase("depthwise-stride", 2, 5, 5, 5, (11, 12), (3, 3), 2, 1),
-    ConvCase("depthwise-3d", 2, 3, 3, 3, (4, 5, 6), (3, 3, 1), 1, (1, 1, 0)),
+    ConvCase("depthwise-stride", 2, 9, 9, 9, (11, 12), (3, 3), 2, 1),
+    ConvCase("depthwise-3d", 2, 8, 8, 8, (4, 5, 6), (3, 3, 1), 1, (1, 1, 0)),
     ConvCase("few-channels", 1, 1, 2, 3, (70, 61), (3, 3)),  # several tiles across
     ConvCase("few-channels-stride", 2, 1, 2, 1, (41, 40), (3, 3), 2, 1),
-    ConvCase("depthwise-valid", 2, 3, 3, 3, (9, 8), (3, 3)),
+    ConvCase("depthwise-valid", 2, 18, 18, 18, (9, 8), (3, 3)),
     ConvCase("far-taps", 1, 1, 20, 18, (50, 50), (3, 3), 1, 40, 40),  # im2col
     ConvCase("tall-image", 2, 1, 18, 17, (64, 40), (3, 3), 1, 1),  # several tiles
     ConvCase("channels-over-tasks", 1, 1, 300, 280, (3, 4), (2, 2)),

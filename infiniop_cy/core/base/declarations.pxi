@@ -31,10 +31,22 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t b_step
     ctypedef void (*GemmKernel)(const BatchReduce *, const void *, const int64_t *, const void *, void *, int64_t,
                                 int) noexcept nogil
-    ctypedef void (*StencilKernel)(int64_t, const void *, const int64_t *, const void *, int64_t, const uint16_t *,
-                                   int64_t, void *, int) noexcept nogil
-    ctypedef void (*StencilDotKernel)(int64_t, const void *, const void *, const int64_t *, int64_t, const uint16_t *,
-                                      int64_t, void *) noexcept nogil
+    ctypedef struct LaneRows:
+        int64_t pixel, row, channel
+        int64_t rows, width, channels
+        int64_t above, below, before, after
+        int64_t pitch, apart
+        bint stream
+    ctypedef void (*PackLanesKernel)(const char *, const LaneRows *, void *) noexcept nogil
+    ctypedef void (*UnpackLanesKernel)(const void *, const LaneRows *, char *) noexcept nogil
+    ctypedef struct StencilRows:
+        int64_t rows, width, from_row, to_row, to_pixel, taps
+        const int64_t *at
+    ctypedef void (*StencilKernel)(const StencilRows *, const void *, const void *, void *, int) noexcept nogil
+    ctypedef struct StencilDotRows:
+        int64_t rows, width, g_row, x_row, x_pixel, taps
+        const int64_t *at
+    ctypedef void (*StencilDotKernel)(const StencilDotRows *, const void *, const void *, void *) noexcept nogil
     ctypedef double (*SumKernel)(const char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef void (*SumChannelsKernel)(const char *, int64_t, int64_t, int64_t, int64_t, int64_t,
                                        double *) noexcept nogil
@@ -106,7 +118,8 @@ cdef extern from "../kernels/table.h" nogil:
         PartKernels *parts
         AmxKernels amx
         DotKernel *dot
-        bint stencil_in_place
+        PackLanesKernel *pack_lanes
+        UnpackLanesKernel *unpack_lanes
         StencilKernel *stencil
         StencilDotKernel *stencil_dot
         SumChannelsKernel *sum_channels

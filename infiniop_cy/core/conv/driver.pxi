@@ -245,7 +245,7 @@ cdef bint run_units(const ConvRun *run, const ConvAlgorithm *algorithm, bint pre
     """Run all units, shared among the threads; return whether one of them found inf or NaN."""
     cdef int64_t count = run.blocking.prepares if prepare else run.blocking.tasks, i
     cdef int nonfinite = 0
-    if threads == 1:  # no OpenMP region at all: a forked child must not enter one
+    if threads == 1 or count == 1:  # no OpenMP region at all: a forked child must not enter one
         for i in range(count):
             nonfinite |= run_unit(run, algorithm, i, prepare, scratch)
         return nonfinite
@@ -274,9 +274,10 @@ ctypedef struct ConvCall:
     int threads
 
 
-cdef bint prepare_way(const ConvCall *call, const ConvWay *way, int gradients, ConvRun *run) noexcept nogil:
+cdef bint prepare_way(const ConvCall *call, const ConvProblem *problem, const ConvWay *way, int gradients,
+                      ConvRun *run) noexcept nogil:
     """Begin a run: prepare what the tasks share; return whether inf or NaN (or numbers out of bounds) were found."""
-    run.problem, run.sample, run.order, run.blocking = call.problem, &call.problem.sample, &way.order, &way.blocking
+    run.problem, run.sample, run.order, run.blocking = problem, &problem.sample, &way.order, &way.blocking
     run.gradients, run.shared, run.nonfinite = gradients, call.shared, False
     put_canaries(&way.blocking.shared, call.shared)
     run.nonfinite = run_units(run, &way.algorithm, True, call.scratch, call.plan.thread_bytes, call.threads)
@@ -317,7 +318,7 @@ cdef void some_samples(const ConvProblem *problem, int64_t first, int64_t count,
             part.view[arg].data += first * part.view[arg].n
 
 
-cdef void run_samples(const ConvCall *call, const ConvWay *way, int gradients, bint within, bint whichever,
+cdef void run_some_samples(const ConvCall *call, const ConvWay *way, int gradients, bint within, bint whichever,
                       ConvRun *run) noexcept nogil:
     """Run the tasks of grad_input for all samples that are within bounds, or for the others, or for all."""
     cdef int64_t n = 0, count
@@ -339,22 +340,21 @@ cdef void run_surveyed(const ConvCall *call, const ConvStep *step, int gradients
     cdef bint within, none_within
     cdef ConvProblem part
     cdef const ConvWay *way
-    if gradients & FOR_GRAD_INPUT:  # samples in any order, since preparing takes time
-        none_within = prepare_way(call, &step.way, gradients, &run)
+    if gradients & FOR_GRAD_INPUT:  # samples in any order, since packing the weights, all that is prepared, takes time
+        none_within = prepare_way(call, call.problem, &step.way, gradients, &run)
         run.nonfinite = False
         if not none_within:
-            run_samples(call, &step.way, gradients, True, False, &run)
+            run_some_samples(call, &step.way, gradients, True, False, &run)
         if none_within or next_samples(call, gradients, 0, &within) < call.problem.batch or not within:
-            prepare_way(call, &step.otherwise, gradients, &run)
-            run_samples(call, &step.otherwise, gradients, False, none_within, &run)
+            prepare_way(call, call.problem, &step.otherwise, gradients, &run)
+            run_some_samples(call, &step.otherwise, gradients, False, none_within, &run)
         return
     while n < call.problem.batch:
         count = next_samples(call, gradients, n, &within)
         way = &step.way if within else &step.otherwise
         some_samples(call.problem, n, count, &part)
         part.accumulate = part.accumulate or n > 0
-        prepare_way(call, way, gradients, &run)
-        run.problem, run.sample = &part, &part.sample
+        prepare_way(call, &part, way, gradients, &run)
         finish_way(call, way, &run)
         n += count
 
@@ -378,7 +378,7 @@ cdef int run_step(ConvCall *call, const ConvStep *step, int gradients) noexcept 
     cdef ConvRun run
     cdef bint within
     if not step.surveyed or call.problem.batch == 0:
-        prepare_way(call, &step.way, gradients, &run)
+        prepare_way(call, call.problem, &step.way, gradients, &run)
         finish_way(call, &step.way, &run)
         return gradients
     if next_samples(call, gradients, 0, &within) < call.problem.batch or not within:

@@ -141,13 +141,18 @@ cdef void pack_output_planes(const ConvRun *run, const Box *block, int64_t chann
     cdef const InputPixels *own = <const InputPixels *>run.blocking.own
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef int64_t size[3]
+    cdef int64_t rows = ceil_div(channels, 2) if own.weights.ci.vnni else channels, used = box_positions(block), c
+    cdef int64_t width = pixels_tile(run.sample).vectors * run.sample.lanes, item = run.sample.item
+    cdef char *to = local_piece(run, LANE_BLOCK, scratch)
     output_size(run.sample, size)
+    for c in range(rows):  # vectors go on past the block: subnormals that lay there would make that slow
+        memset(to + (c * own.plane + used) * item, 0, min(width, own.plane - used) * item)
+    memset(to + rows * own.plane * item, 0, width * item)
     if own.weights.ci.vnni:
-        pack_vnni_planes(g, size, block, channel, channels, local_piece(run, LANE_BLOCK, scratch), own.plane, True,
+        pack_vnni_planes(g, size, block, channel, channels, to, own.plane, True,
                          local_piece(run, LANE_STAGING, scratch))
     else:
-        pack_planes(run.sample.dtype, run.sample.compute, g, size, block, channel, channels,
-                    local_piece(run, LANE_BLOCK, scratch), own.plane)
+        pack_planes(run.sample.dtype, run.sample.compute, g, size, block, channel, channels, to, own.plane)
 
 
 cdef void input_pixels_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:

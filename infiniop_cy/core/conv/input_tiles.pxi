@@ -112,7 +112,7 @@ cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, In
     t.sums.pixel_pitch, t.sums.ci_pitch = t.panels * own.weights.ci.columns, 1
     t.sums.channels = min(t.sums.pixel_pitch, sample.cin - t.sums.ci_from)
     t.sums.extent = t.tile.extent
-    memset(t.sums.data, 0, t.pixels * t.sums.pixel_pitch * sample.item)
+    memset(t.sums.data, 0, (t.pixels + MAX_ROWS) * t.sums.pixel_pitch * sample.item)
     return True
 
 

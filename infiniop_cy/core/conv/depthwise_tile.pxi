@@ -1,0 +1,211 @@
+# Both gradients of a depthwise convolution on one tile, for the channels of a task.
+
+ctypedef struct Depthwise:
+    LaneBlocks blocks
+    int64_t vectors        # of channels, one after the other in a task, which make lines of memory
+    int64_t g_apart, x_apart, sums_apart  # positions from a vector's block to the next one's
+    int64_t each, parts    # channels of a task, tasks along them
+    bint by_lines          # tasks begin where lines of memory do
+    int64_t tiles          # of a sample
+    int64_t products       # vectors of a task's sums of grad_weight
+    bint by_tiles          # prepare computes one tile of one sample at a time
+    bint keeps             # and keeps its sums of grad_weight
+    bint stream            # grad_input does not stay in the cache
+
+
+ctypedef struct LaneTask:
+    const ConvRun *run
+    const Depthwise *own
+    LaneTables tables
+    bint of_input, of_weight
+    int64_t group, groups, vectors  # of channels
+    int64_t bytes          # of the weights or sums of a vector, by (output, tap)
+    Box tile               # of steps; in one sample
+    Box out                # what of it is in grad_output
+    Box pixels             # the input's under it
+    char *g
+    char *x
+    char *sums
+    char *old
+    char *weights
+    char *products         # of one tile
+    char *totals
+    bint nonfinite[STENCIL_OUTPUTS]  # whether there are inf or NaN among the weights of an output
+
+
+cdef LaneChannels task_channels(const LaneTask *t, int64_t co, int64_t each) noexcept nogil:
+    """Take output co of each of the task's input channels (each = cout), or those themselves (co = 0, each = 1)."""
+    cdef LaneChannels channels
+    channels.first, channels.each, channels.count = t.group * each + co, each, t.groups
+    return channels
+
+
+cdef bint begin_tile(LaneTask *t, int64_t n, int64_t number) noexcept nogil:
+    """Make the boxes of the tile of that number; return False where there are fewer."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef int d
+    if not nth_tile(&t.own.blocks.tiling, 1, t.own.blocks.steps, number, &t.tile):
+        return False
+    t.tile.n = n
+    t.out, t.pixels = t.tile, t.tile
+    for d in range(3):
+        t.out.extent[d] = max(<int64_t>0, min(t.tile.extent[d], sample.axis[d].size_out - t.tile.first[d]))
+        t.pixels.first[d] *= sample.axis[d].stride
+        t.pixels.extent[d] = max(<int64_t>0, min(t.tile.extent[d] * sample.axis[d].stride,
+                                                 sample.axis[d].size_in - t.pixels.first[d]))
+    return True
+
+
+cdef void load_tile_output(const LaneTask *t, int64_t co) noexcept nogil:
+    """Pack grad_output under a tile, with its halo."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef LaneChannels channels = task_channels(t, co, sample.cout)
+    cdef int64_t size[3]
+    cdef Box box
+    output_size(sample, size)
+    block_under(&t.tile, &t.own.blocks.halo, &box)
+    pack_lane_box(sample, &t.run.problem.view[CONV_GRAD_OUTPUT], size, &box, &channels, t.own.blocks.extent,
+                  t.own.g_apart, t.g)
+
+
+cdef void load_tile_input(const LaneTask *t) noexcept nogil:
+    """Pack the input that the tile's outputs meet."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef const InputBlock *block = &t.own.blocks.input
+    cdef LaneChannels channels = task_channels(t, 0, 1)
+    cdef int64_t size[3]
+    cdef Box box
+    cdef int d
+    input_size(sample, size)
+    class_box(sample, block, &t.out, 0, &box)
+    for d in range(3):
+        box.extent[d] -= (t.own.blocks.tiling.extent[d] - t.out.extent[d]) * block.pixel[d]
+    pack_lane_box(sample, &t.run.problem.view[CONV_INPUT], size, &box, &channels, block.extent, t.own.x_apart, t.x)
+
+
+cdef char *phase_sums(const LaneTask *t, int64_t v, const Phase *phase, int64_t z, int64_t y, int64_t x) noexcept nogil:
+    """Find the sums of a tile's step in one phase, for a vector of channels."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef const ConvAxis *axis = &sample.axis[0]
+    cdef int64_t position = phase.axis[0].first + z * axis[0].stride
+    position = position * t.pixels.extent[1] + phase.axis[1].first + y * axis[1].stride
+    position = position * t.pixels.extent[2] + phase.axis[2].first + x * axis[2].stride
+    return t.sums + (v * t.own.sums_apart + position) * sample.lanes * sample.item
+
+
+cdef void tile_grad_input(const LaneTask *t, int64_t v, int64_t co) noexcept nogil:
+    """Add the products of one output of each of a vector's channels to the sums of a tile's grad_input, phase by
+    phase."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef const int64_t *extent = &t.own.blocks.extent[0]
+    cdef int64_t vector = sample.lanes * sample.item, number, z, at
+    cdef const Phase *phase
+    cdef StencilRows rows
+    cdef Box part
+    for number in range(phase_count(sample)):
+        phase, at = &t.tables.phases[number], t.tables.start[number]
+        if not phase_part(phase, &t.tile, &part):
+            continue
+        rows.rows, rows.width, rows.from_row = part.extent[1], part.extent[2], extent[2]
+        rows.to_row, rows.to_pixel = sample.axis[1].stride * t.pixels.extent[2], sample.axis[2].stride
+        rows.taps, rows.at = t.tables.start[number + 1] - at, t.tables.back + at
+        for z in range(part.extent[0]):
+            kernels.stencil[sample.compute](&rows, t.g + (v * t.own.g_apart + z * extent[1] * extent[2]) * vector,
+                                            t.weights + v * t.bytes + (co * sample.taps + at) * vector,
+                                            phase_sums(t, v, phase, z, 0, 0), co > 0)
+
+
+cdef void add_nonfinite_taps(const LaneTask *t, int64_t co) noexcept nogil:
+    """Add the products of inf and NaN among the weights, which may not meet the zeros around grad_output."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef const ConvProblem *problem = t.run.problem
+    cdef int64_t number, i, group
+    cdef int64_t output[3]
+    cdef int64_t k[3]
+    cdef double weight
+    for number in range(phase_count(sample)):
+        for i in range(t.tables.phases[number].tap_count):
+            phase_tap(sample, &t.tables.phases[number], i, output, k)
+            for group in range(t.group, t.group + t.groups):
+                weight = load_pixel(problem, &problem.view[CONV_WEIGHT], group * sample.cout + co, 0, k)
+                if is_nonfinite(weight):
+                    add_lane_products(t, &t.tables.phases[number], group, co, output, weight)
+
+
+cdef void add_lane_products(const LaneTask *t, const Phase *phase, int64_t group, int64_t co, const int64_t *output,
+                            double weight) noexcept nogil:
+    """Add the products of one weight with what a tile's pixels of one channel meet in grad_output."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef const ConvProblem *problem = t.run.problem
+    cdef int64_t z, y, x, v = (group - t.group) // sample.lanes, lane = (group - t.group) % sample.lanes
+    cdef int64_t o[3]
+    cdef int64_t size[3]
+    cdef Box part
+    output_size(sample, size)
+    if not phase_part(phase, &t.tile, &part):
+        return
+    for z in range(part.extent[0]):
+        for y in range(part.extent[1]):
+            for x in range(part.extent[2]):
+                o[0], o[1] = z + t.tile.first[0] + output[0], y + t.tile.first[1] + output[1]
+                o[2] = x + t.tile.first[2] + output[2]
+                if is_inside(o, size):
+                    add_one(sample, phase_sums(t, v, phase, z, y, x) + lane * sample.item,
+                            weight * load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], t.tile.n,
+                                                group * sample.cout + co, o))
+
+
+cdef void tile_grad_weight(const LaneTask *t, int64_t v, int64_t co, char *products) noexcept nogil:
+    """Write a tile's sums of grad_weight for a vector of channels, one vector for each tap."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef const InputBlock *block = &t.own.blocks.input
+    cdef const int64_t *extent = &t.own.blocks.extent[0]
+    cdef const int64_t *low = &t.own.blocks.halo.low[0]
+    cdef int64_t vector = sample.lanes * sample.item, z, g
+    cdef StencilDotRows rows
+    rows.rows, rows.width, rows.g_row = t.out.extent[1], t.out.extent[2], extent[2]
+    rows.x_row, rows.x_pixel = block.pixel[1] * block.extent[2], block.pixel[2]
+    rows.taps, rows.at = sample.taps, t.tables.forth
+    memset(products, 0, sample.taps * vector)
+    for z in range(t.out.extent[0]):
+        g = v * t.own.g_apart + ((z - low[0]) * extent[1] - low[1]) * extent[2] - low[2]
+        kernels.stencil_dot[sample.compute](
+            &rows, t.g + g * vector, t.x + (v * t.own.x_apart + pixel_row(block, 0, z, 0)) * vector, products)
+
+
+cdef void save_tile_input(const LaneTask *t) noexcept nogil:
+    """Round a tile of grad_input to storage."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef const ConvView *out = &t.run.problem.view[CONV_GRAD_INPUT]
+    cdef LaneChannels channels = task_channels(t, 0, 1)
+    cdef int64_t size[3]
+    cdef int64_t v, apart = t.own.sums_apart * sample.lanes * sample.item
+    input_size(sample, size)
+    if t.run.problem.accumulate:
+        pack_lane_box(sample, out, size, &t.pixels, &channels, t.pixels.extent, t.own.sums_apart, t.old)
+        for v in range(t.vectors):
+            add_values(sample, t.old + v * apart, t.sums + v * apart, box_positions(&t.pixels) * sample.lanes)
+    unpack_lane_box(sample, out, &t.pixels, &channels, t.own.sums_apart, t.own.stream, t.sums)
+
+
+cdef void run_stencils(const LaneTask *t, char *products) noexcept nogil:
+    """Compute both gradients on one tile; products: room for the tile's sums of grad_weight."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef int64_t co, v, bytes = sample.taps * sample.lanes * sample.item
+    cdef bint of_input = t.of_input and box_positions(&t.pixels) > 0
+    cdef bint of_weight = t.of_weight and box_positions(&t.out) > 0
+    if t.of_weight and not of_weight:
+        memset(products, 0, t.vectors * t.bytes)
+    if of_weight:
+        load_tile_input(t)
+    for co in range(sample.cout):
+        load_tile_output(t, co)
+        for v in range(t.vectors):
+            if of_input:
+                tile_grad_input(t, v, co)
+            if of_weight:
+                tile_grad_weight(t, v, co, products + v * t.bytes + co * bytes)
+        if of_input and t.nonfinite[co]:
+            add_nonfinite_taps(t, co)
+    if of_input:
+        save_tile_input(t)
