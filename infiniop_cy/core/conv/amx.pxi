@@ -6,6 +6,8 @@
 cdef enum:
     AMX_MIN_CHANNELS = 9       # fewer leave most of an instruction empty
     AMX_MAX_TAPS = 512
+    PART_MIN_CHANNELS = 24     # where an element is several bfloat16
+    PART_MIN_REUSE = 90        # for grad_weight: how often an element that is taken apart is multiplied, or about
     AMX_HALF = 16              # rows or columns of one instruction
     AMX_CELL = 1024            # bytes of 16 rows of a by 32 steps
     AMX_COLUMNS = 32           # AMX_SIDE, as a constant
@@ -23,6 +25,15 @@ cdef bint suits_amx(const SampleGeometry *sample, const char **why) noexcept nog
         why[0] = b"there are too many taps"
         return False
     return True
+
+
+cdef bint pays_in_parts(const SampleGeometry *sample, const char **why) noexcept nogil:
+    """Say whether products of several parts are enough quicker than float32's to pay for taking numbers apart; the
+    bounds here are measured."""
+    if sample.parts == 1 or (sample.cin >= PART_MIN_CHANNELS and sample.cout >= PART_MIN_CHANNELS):
+        return True
+    why[0] = b"few channels to a group do not pay for taking numbers apart"
+    return False
 
 
 cdef int64_t amx_element_bytes(const SampleGeometry *sample) noexcept nogil:

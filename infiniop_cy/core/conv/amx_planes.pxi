@@ -54,6 +54,13 @@ cdef bint cut_amx_output(const SampleGeometry *sample, Tiling *tiling) noexcept 
     return False
 
 
+cdef int64_t positions_under_tile(const Tiling *tiling, const InputBlock *block) noexcept nogil:
+    """Count the positions of a block from the first pixel of a tile of one sample to its last."""
+    cdef Box tile
+    memcpy(tile.extent, tiling.extent, sizeof(tile.extent))
+    return positions_under(&tile, block.extent)
+
+
 cdef bint fits_amx_output(const SampleGeometry *sample, const char **why) noexcept nogil:
     """Say whether there is a tile of output pixels whose block is small enough."""
     cdef Tiling tiling

@@ -41,7 +41,7 @@ cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noex
     cdef int64_t positions
     cdef SumOrder order
     cdef Tiling tiling
-    if not suits_amx(sample, why):
+    if not suits_amx(sample, why) or not pays_in_parts(sample, why):
         return False
     if sample.cin < AMX_MIN_CHANNELS:
         why[0] = b"few input channels to a group would leave most of an instruction empty"

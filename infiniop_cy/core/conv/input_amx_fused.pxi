@@ -3,6 +3,7 @@
 # 0, which inf and NaN of grad_output may not meet.
 cdef enum:
     FUSED_CHANNELS = 1024     # output channels, all packed at once
+    FUSED_MIN_TAPS = 25       # where an element is several bfloat16: measured
 
     # pieces of scratch; shared:
     FUSED_WEIGHTS = 0
@@ -35,6 +36,9 @@ cdef bint accepts_input_amx_fused(const SampleGeometry *sample, const char **why
     cdef int64_t positions, phases = phase_count(sample)
     cdef Tiling tiling
     if not suits_amx(sample, why):
+        return False
+    if sample.parts > 1 and (sample.taps < FUSED_MIN_TAPS or sample.cout < AMX_STEPS):
+        why[0] = b"few taps or channels to a group do not pay for taking numbers apart"
         return False
     if sample.cout > FUSED_CHANNELS or sample.cin >= AMX_MIN_CHANNELS or phases > AMX_SIDE \
             or phases * sample.cin > AMX_SIDE:

@@ -20,13 +20,34 @@ ctypedef struct WeightAmx:
     int64_t task_panels
 
 
+cdef bint reuses_parts(const SampleGeometry *sample, const char **why) noexcept nogil:
+    """Say whether elements that are taken apart are multiplied often enough, in instructions that are not mostly
+    empty."""
+    cdef int64_t reuse = sample.cin * sample.cout * min(sample.taps, <int64_t>AMX_COLUMNS) // (sample.cin + sample.cout)
+    cdef bint strided = False
+    cdef Tiling tiling
+    cdef InputBlock block
+    cdef int d
+    if sample.parts == 1:
+        return True
+    for d in range(3):
+        strided = strided or sample.axis[d].stride > 1
+    if strided or reuse < PART_MIN_REUSE:
+        why[0] = b"elements are not multiplied often enough to pay for taking them apart"
+        return False
+    cut_amx_output(sample, &tiling)
+    amx_input_block(sample, tiling.extent, 1, &block)
+    why[0] = b"images are so small that most of an instruction would be empty"
+    return 5 * tiling_pixels(&tiling) >= 3 * round_up(positions_under_tile(&tiling, &block), AMX_STEPS)
+
+
 cdef bint accepts_weight_amx(const SampleGeometry *sample, const char **why) noexcept nogil:
     if not suits_amx(sample, why):
         return False
     if sample.cin < AMX_MIN_CHANNELS:
         why[0] = b"few input channels to a group would leave most of an instruction empty"
         return False
-    return fits_amx_output(sample, why)
+    return pays_in_parts(sample, why) and fits_amx_output(sample, why) and reuses_parts(sample, why)
 
 
 cdef int64_t weight_amx_tasks(const SampleGeometry *sample, const WeightAmx *own) noexcept nogil:
@@ -139,10 +160,10 @@ cdef void move_amx_weights(const ConvRun *run, int64_t co_from, int64_t cos, int
         while c < cis:
             many = min(<int64_t>AMX_SIDE, cis - c)
             at = sums + c // AMX_SIDE * taps * pitch + co * AMX_SIDE * 4
-            if not loading:
+            if not loading and taps > 1:
                 kernels.transpose[DTYPE_F32](at, pitch, line, taps * 4, many, taps)
-            move_weights(run.problem, (ci_from + c) * taps, many * taps, line, weights, loading)
-            if loading:
+            move_weights(run.problem, (ci_from + c) * taps, many * taps, line if taps > 1 else at, weights, loading)
+            if loading and taps > 1:
                 kernels.transpose[DTYPE_F32](line, taps * 4, at, pitch, taps, many)
             c += AMX_SIDE
         weights += w.n
