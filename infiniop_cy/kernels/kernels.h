@@ -8,6 +8,7 @@
 #include "dot2.h"
 #include "stencil.h"
 #include "table.h"
+#include "tap_lines.h"
 #include "transpose.h"
 #include "vnni.h"
 
@@ -24,6 +25,7 @@ constexpr KernelTable make_table() {
     fill_elementwise(table, formulas{});
     fill_convert(table);
     fill_stencil(table);
+    fill_tap_lines(table);
     fill_transpose(table);
     fill_gemm(table);
     fill_dot2(table);

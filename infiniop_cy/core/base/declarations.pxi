@@ -35,6 +35,16 @@ cdef extern from "../kernels/table.h" nogil:
                                    int64_t, void *, int) noexcept nogil
     ctypedef void (*StencilDotKernel)(int64_t, const void *, const void *, const int64_t *, int64_t, const uint16_t *,
                                       int64_t, void *) noexcept nogil
+    ctypedef struct TapLine:
+        int64_t rows
+        int64_t row_step
+        int64_t taps
+        int64_t tap_step
+        int64_t first
+        int64_t size
+        int64_t pitch
+    ctypedef void (*TakeTapsKernel)(const TapLine *, const void *, void *, int64_t) noexcept nogil
+    ctypedef void (*AddTapsKernel)(const TapLine *, const void *, int64_t, void *) noexcept nogil
     ctypedef double (*SumKernel)(const char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef void (*SumChannelsKernel)(const char *, int64_t, int64_t, int64_t, int64_t, int64_t,
                                        double *) noexcept nogil
@@ -95,6 +105,8 @@ cdef extern from "../kernels/table.h" nogil:
         bint stencil_in_place
         StencilKernel *stencil
         StencilDotKernel *stencil_dot
+        TakeTapsKernel *take_taps
+        AddTapsKernel *add_taps
         SumChannelsKernel *sum_channels
         SumKernel *sum_rows
     const KernelTable *const kernels "infiniop_kernels"

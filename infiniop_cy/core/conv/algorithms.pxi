@@ -1,6 +1,8 @@
 # The list of algorithms. For each gradient the first that accepts the geometry computes it; the last of each accepts
 # all. To add one is a file, and its two lines here.
 include "depthwise.pxi"
+include "input_col2im.pxi"
+include "weight_outer.pxi"
 include "input_amx.pxi"
 include "input_amx_fused.pxi"
 include "input_pixels.pxi"
@@ -25,11 +27,13 @@ cdef ConvAlgorithm conv_algorithm(int number) noexcept nogil:
         input_pixels,
         input_gemm,
         input_taps,
+        input_col2im,
         weight_amx,
         weight_amx_fused,
         weight_dot,
         weight_gemm,
         weight_im2col,
+        weight_outer,
         NULL,
     ]
     if rows[number] != NULL:
