@@ -152,6 +152,10 @@ typedef void (*TakeTapsKernel)(const struct TapLine *, const void *from, void *t
 // The pixel += from[r * from_row + k], both of the compute type, in the order of r. `to`: the line's pixel 0, pitch 1; up to one
 // vector less an element past the line is read and written as it is. No pixel may hold -0.
 typedef void (*AddTapsKernel)(const struct TapLine *, const void *from, int64_t from_row, void *to);
+// Adds likewise what AddTapsKernel would find in `from`: the sum over channels c of g[r * g_row + c] * w[c * w_row + k],
+// in their order from zero. Reads up to one vector less an element past the taps of w.
+typedef void (*AddProductsKernel)(const struct TapLine *, const void *g, int64_t g_row, int64_t channels, const void *w,
+                                  int64_t w_row, void *to);
 
 // The sum of rows of n elements, step and row bytes apart, in an order that depends on rows and n alone.
 typedef double (*SumKernel)(const char *from, int64_t step, int64_t row, int64_t rows, int64_t n);
@@ -182,6 +186,7 @@ struct KernelTable {
     StencilDotKernel stencil_dot[DTYPE_COUNT];    // F32, F64
     TakeTapsKernel take_taps[DTYPE_COUNT];        // F16, BF16, F32, F64: from
     AddTapsKernel add_taps[DTYPE_COUNT];          // F32, F64
+    AddProductsKernel add_products[DTYPE_COUNT];  // F32, F64
     SumChannelsKernel sum_channels[DTYPE_COUNT];  // F16, BF16, F32, F64
     SumKernel sum_rows[DTYPE_COUNT];              // F16, BF16, F32, F64
 };

@@ -45,6 +45,8 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t pitch
     ctypedef void (*TakeTapsKernel)(const TapLine *, const void *, void *, int64_t) noexcept nogil
     ctypedef void (*AddTapsKernel)(const TapLine *, const void *, int64_t, void *) noexcept nogil
+    ctypedef void (*AddProductsKernel)(const TapLine *, const void *, int64_t, int64_t, const void *, int64_t,
+                                       void *) noexcept nogil
     ctypedef double (*SumKernel)(const char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef void (*SumChannelsKernel)(const char *, int64_t, int64_t, int64_t, int64_t, int64_t,
                                        double *) noexcept nogil
@@ -107,6 +109,7 @@ cdef extern from "../kernels/table.h" nogil:
         StencilDotKernel *stencil_dot
         TakeTapsKernel *take_taps
         AddTapsKernel *add_taps
+        AddProductsKernel *add_products
         SumChannelsKernel *sum_channels
         SumKernel *sum_rows
     const KernelTable *const kernels "infiniop_kernels"

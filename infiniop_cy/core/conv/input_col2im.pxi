@@ -17,6 +17,8 @@ cdef enum:
     COL2IM_PLACES = 5
     COL2IM_ROWS = 6
 
+    COL2IM_FUSED = 8            # products of an element, at most, that are summed while they are added
+
 
 ctypedef struct InputCol2im:
     Tiling tiling       # of output pixels
@@ -146,9 +148,9 @@ cdef void block_input_col2im(const ConvProblem *problem, const SumOrder *order, 
         own.samples = own.tiling.samples = ceil_div(own.samples, 2)
     blocking.tasks = col2im_tasks(problem, own)
     book(local, COL2IM_SUMS, own.samples * own.cis * plane + sample.lanes, sample.item)
-    book(local, COL2IM_WEIGHTS, order.channels * CHUNK_PITCH, sample.item)
+    book(local, COL2IM_WEIGHTS, order.channels * chunk_pitch(sample), sample.item)
     book(local, COL2IM_OUTPUT, CHUNK_ROWS * OUTPUT_PITCH, sample.item)
-    book(local, COL2IM_PRODUCTS, (CHUNK_ROWS + MAX_ROWS) * CHUNK_PITCH, sample.item)
+    book(local, COL2IM_PRODUCTS, (CHUNK_ROWS + MAX_ROWS) * chunk_pitch(sample), sample.item)
     book(local, COL2IM_STAGING, staging_elements(sample), sample.item)
     book(local, COL2IM_PLACES, CHUNK_ROWS, sizeof(int64_t))
     book(local, COL2IM_ROWS, CHUNK_ROWS + MAX_ROWS, sizeof(int64_t))
@@ -197,44 +199,63 @@ cdef bint clip_tile(const TapBox *box, Box *tile) noexcept nogil:
     return True
 
 
+cdef void pack_weights(const ConvRun *run, Col2imTask *t, int64_t number, const Chunk *chunk, int64_t co,
+                       int64_t count) noexcept nogil:
+    """Pack a chunk of some output channels' weights, unless the scratch holds it."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef int64_t i
+    cdef char *to = t.weights
+    if t.packed_weights == number and count == sample.cout:
+        return
+    t.packed_weights = number
+    for i in range(count):
+        move_columns(run.problem, &run.problem.view[CONV_WEIGHT], &t.columns, chunk, t.group * sample.cout + co + i, to,
+                     True)
+        zero_rest(sample, chunk.columns, to)
+        to += chunk_pitch(sample) * sample.item
+
+
+cdef void pack_outputs(const ConvRun *run, Col2imTask *t, const Box *tile, int64_t tile_number, int64_t co,
+                       int64_t count) noexcept nogil:
+    """Pack some channels of a tile's output pixels, unless the scratch holds them."""
+    cdef int64_t size[3]
+    if t.packed_output == tile_number and count == run.sample.cout:
+        return
+    t.packed_output = tile_number
+    output_size(run.sample, size)
+    pack_channels(run.problem, &run.problem.view[CONV_GRAD_OUTPUT], size, tile, t.group * run.sample.cout + co, count,
+                  t.output, OUTPUT_PITCH, False, t.staging, t.place)
+
+
 cdef void multiply_weights(const ConvRun *run, Col2imTask *t, const Box *tile, int64_t tile_number, int64_t number,
                            const Chunk *chunk) noexcept nogil:
     """Sum the products of a tile's output pixels with a chunk of the weights over all output channels."""
     cdef const SampleGeometry *sample = run.sample
-    cdef const ConvProblem *problem = run.problem
-    cdef int64_t rows = box_positions(tile), co = 0, count, i, at = 0, first = t.group * sample.cout
-    cdef int64_t blocks = ceil_div(sample.cout, run.order.channels)
-    cdef int64_t size[3]
+    cdef int64_t rows = box_positions(tile), co = 0, count, i, at = 0, pitch = chunk_pitch(sample)
+    cdef int64_t columns = min(pitch, chunk.columns + 128)
     cdef BatchReduce steps
-    output_size(sample, size)
-    memset(t.products, 0, rows * CHUNK_PITCH * sample.item)
     for i in range(rows):
+        memset(t.products + i * pitch * sample.item, 0, columns * sample.item)
         t.rows[i] = i * OUTPUT_PITCH
     repeat_last(t.rows, rows)
-    steps.count, steps.a_offset, steps.b_offset, steps.a_step, steps.b_step = 1, &at, &at, 1, CHUNK_PITCH
+    steps.count, steps.a_offset, steps.b_offset, steps.a_step, steps.b_step = 1, &at, &at, 1, pitch
     while co < sample.cout:
         count = min(run.order.channels, sample.cout - co)
-        if blocks > 1 or t.packed_output != tile_number:
-            pack_channels(problem, &problem.view[CONV_GRAD_OUTPUT], size, tile, first + co, count, t.output,
-                          OUTPUT_PITCH, False, t.staging, t.place)
-            t.packed_output = tile_number
-        if blocks > 1 or t.packed_weights != number:
-            for i in range(count):
-                move_columns(problem, &problem.view[CONV_WEIGHT], &t.columns, chunk, first + co + i,
-                             t.weights + i * CHUNK_PITCH * sample.item, True)
-                zero_rest(sample, chunk.columns, t.weights + i * CHUNK_PITCH * sample.item)
-            t.packed_weights = number
+        pack_outputs(run, t, tile, tile_number, co, count)
+        pack_weights(run, t, number, chunk, co, count)
         steps.depth = count
         multiply_chunk(sample, &steps, t.output, t.rows, rows, t.weights, chunk.columns, t.products, False)
         co += run.order.channels
 
 
 cdef void add_line(const SampleGeometry *sample, const Col2imTask *t, const Box *tile, const Chunk *chunk, int64_t line,
-                   const char *products) noexcept nogil:
-    """Add the products of one line of taps to the pixels that a tile's output pixels reach."""
+                   const char *values, bint fused) noexcept nogil:
+    """Add the products of one line of taps, or (fused) of its weights, to the pixels that a tile's output pixels
+    reach."""
     cdef const ConvAxis *x = &sample.axis[2]
-    cdef int64_t n, z, y, iz, iy, ci, item = sample.item
+    cdef int64_t n, z, y, iz, iy, ci, item = sample.item, pitch = chunk_pitch(sample), row = 0
     cdef int64_t k[3]
+    cdef char *to
     cdef TapLine taps
     line_taps(&t.columns, line, &ci, k)
     taps.rows, taps.row_step, taps.taps, taps.tap_step = tile.extent[2], x.stride, chunk.taps, x.dilation
@@ -247,28 +268,36 @@ cdef void add_line(const SampleGeometry *sample, const Col2imTask *t, const Box 
             for y in range(tile.extent[1]):
                 iy = (tile.first[1] + y) * sample.axis[1].stride + k[1] * sample.axis[1].dilation \
                     - sample.axis[1].before - t.low[1]
-                if 0 <= iz < t.extent[0] and 0 <= iy < t.extent[1]:
-                    kernels.add_taps[sample.compute](
-                        &taps, products, CHUNK_PITCH,
-                        t.sums + ((((tile.n - t.n + n) * t.columns.cis + ci) * t.extent[0] + iz) * t.extent[1] + iy)
-                        * t.extent[2] * item)
-                products += tile.extent[2] * CHUNK_PITCH * item
+                to = t.sums + ((((tile.n - t.n + n) * t.columns.cis + ci) * t.extent[0] + iz) * t.extent[1] + iy) \
+                    * t.extent[2] * item
+                if not (0 <= iz < t.extent[0] and 0 <= iy < t.extent[1]):
+                    pass
+                elif fused:
+                    kernels.add_products[sample.compute](&taps, t.output + row * OUTPUT_PITCH * item, OUTPUT_PITCH,
+                                                         sample.cout, values, pitch, to)
+                else:
+                    kernels.add_taps[sample.compute](&taps, values + row * pitch * item, pitch, to)
+                row += tile.extent[2]
 
 
-cdef void add_products(const SampleGeometry *sample, const Col2imTask *t, const Box *tile,
-                       const Chunk *chunk) noexcept nogil:
-    """Add the products of a chunk, line by line; from one output pixel lines may follow each other in the image, too."""
+cdef void add_lines(const SampleGeometry *sample, const Col2imTask *t, const Box *tile, const Chunk *chunk,
+                    bint fused) noexcept nogil:
+    """Add the products of a chunk, line by line."""
+    cdef int64_t i
+    for i in range(chunk.lines):
+        add_line(sample, t, tile, chunk, chunk.line + i,
+                 (t.weights if fused else t.products) + i * chunk.taps * sample.item, fused)
+
+
+cdef void add_runs(const SampleGeometry *sample, const Col2imTask *t, const Box *tile, const Chunk *chunk) noexcept nogil:
+    """Add the products of a chunk with the only output pixel, as many lines at a time as follow each other in the
+    image."""
     cdef int64_t line = chunk.line, lines, ci, d, item = sample.item
     cdef int64_t k[3]
     cdef int64_t space[3]
     cdef const char *products = t.products
     cdef LineRuns runs
     cdef TapLine taps
-    if sample.pixels_out > 1:
-        for line in range(chunk.line, chunk.line + chunk.lines):
-            add_line(sample, t, tile, chunk, line, products)
-            products += chunk.taps * item
-        return
     space[0] = sample.axis[0].dilation * t.extent[1] * t.extent[2]
     space[1], space[2] = sample.axis[1].dilation * t.extent[2], sample.axis[2].dilation
     runs = line_runs(&t.columns, chunk, t.plane, space)
@@ -281,9 +310,35 @@ cdef void add_products(const SampleGeometry *sample, const Col2imTask *t, const 
         taps.taps, taps.first = lines * chunk.taps, ((tile.n - t.n) * t.columns.cis + ci) * t.plane
         for d in range(3):
             taps.first += k[d] * space[d] - (sample.axis[d].before + t.low[d]) * space[d] // sample.axis[d].dilation
-        kernels.add_taps[sample.compute](&taps, products, CHUNK_PITCH, t.sums)
+        kernels.add_taps[sample.compute](&taps, products, chunk_pitch(sample), t.sums)
         products += taps.taps * item
         line += lines
+
+
+cdef bint sums_while_adding(const SampleGeometry *sample) noexcept nogil:
+    """Say whether products are summed while they are added: few, whole lines of them."""
+    cdef int64_t taps = sample.axis[2].kernel
+    return sample.pixels_out > 1 and sample.axis[2].dilation == 1 \
+        and 0 < sample.cout * round_up(taps, sample.lanes) <= COL2IM_FUSED * taps
+
+
+cdef void add_chunk(const ConvRun *run, Col2imTask *t, const Box *tile, int64_t tile_number,
+                    int64_t number) noexcept nogil:
+    """Multiply a tile's output pixels with a chunk of the weights, and add the products to the pixels that they
+    reach."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef Chunk chunk
+    nth_chunk(sample, &t.columns, number, &chunk)
+    if sums_while_adding(sample):
+        pack_outputs(run, t, tile, tile_number, 0, sample.cout)
+        pack_weights(run, t, number, &chunk, 0, sample.cout)
+        add_lines(sample, t, tile, &chunk, True)
+        return
+    multiply_weights(run, t, tile, tile_number, number, &chunk)
+    if sample.pixels_out > 1:
+        add_lines(sample, t, tile, &chunk, False)
+    else:
+        add_runs(sample, t, tile, &chunk)
 
 
 cdef void save_col2im(const ConvRun *run, const Col2imTask *t) noexcept nogil:
@@ -319,7 +374,6 @@ cdef void input_col2im_task(const ConvRun *run, int64_t number, char *scratch) n
     cdef int64_t tile_number = 0, i
     cdef int64_t size[3]
     cdef Col2imTask t
-    cdef Chunk chunk
     cdef Box tile
     begin_col2im(run, number, scratch, &t)
     if t.plane == 0:
@@ -329,9 +383,7 @@ cdef void input_col2im_task(const ConvRun *run, int64_t number, char *scratch) n
         tile.n += t.n
         if clip_tile(&t.columns.box, &tile):
             for i in range(t.columns.chunks):
-                nth_chunk(run.sample, &t.columns, i, &chunk)
-                multiply_weights(run, &t, &tile, tile_number, i, &chunk)
-                add_products(run.sample, &t, &tile, &chunk)
+                add_chunk(run, &t, &tile, tile_number, i)
         tile_number += 1
     save_col2im(run, &t)
 

@@ -2,10 +2,13 @@
 # taps meet the image at all, chunks of columns, and runs of them that lie evenly in memory.
 #
 # A line is all kx of one (ci, kz, ky). A chunk is some lines, or, where kernels are long, a segment of one line that
-# begins at a multiple of CHUNK_COLUMNS: so the order in which a pixel's products are added does not depend on chunks.
+# begins at a multiple of its length: so the order in which a pixel's products are added does not depend on chunks.
 cdef enum:
-    CHUNK_COLUMNS = 512     # (ci, tap) of a chunk, at most
-    CHUNK_PITCH = 656       # elements from row to row: CHUNK_COLUMNS and the widest register tile, an odd number of lines
+    CHUNK_COLUMNS = 512     # (ci, tap) of a chunk, at most, where output pixels are few: weights are read in long stretches
+    NARROW_COLUMNS = 128    # where they are many: sums stay in the cache
+    NARROW_PIXELS = 16      # are many
+    CHUNK_PITCH = 656       # elements from row to row: columns and the widest register tile, an odd number of lines
+    NARROW_PITCH = 272
     CHUNK_CHANNELS = 128    # output channels of a panel
     CHUNK_ROWS = 192        # output pixels of a tile
     OUTPUT_PITCH = 144      # elements from pixel to pixel of packed grad_output
@@ -74,15 +77,26 @@ cdef int64_t box_taps(const TapBox *box) noexcept nogil:
     return box.taps[0] * box.taps[1] * box.taps[2]
 
 
+cdef int64_t chunk_columns(const SampleGeometry *sample) noexcept nogil:
+    """Return the most columns of a chunk."""
+    return NARROW_COLUMNS if sample.pixels_out >= NARROW_PIXELS else CHUNK_COLUMNS
+
+
+cdef int64_t chunk_pitch(const SampleGeometry *sample) noexcept nogil:
+    """Return the elements from row to row of a chunk."""
+    return NARROW_PITCH if sample.pixels_out >= NARROW_PIXELS else CHUNK_PITCH
+
+
 cdef void cut_chunks(const SampleGeometry *sample, TapColumns *columns) noexcept nogil:
     """Cut the columns of a box, ci_from and cis into chunks."""
     cdef const TapBox *box = &columns.box
+    cdef int64_t most = chunk_columns(sample)
     columns.lines = box.taps[0] * box.taps[1]
     columns.per_chunk = columns.segments = 1
-    if sample.axis[2].kernel > CHUNK_COLUMNS:
-        columns.segments = (box.tap[2] + box.taps[2] - 1) // CHUNK_COLUMNS - box.tap[2] // CHUNK_COLUMNS + 1
+    if sample.axis[2].kernel > most:
+        columns.segments = (box.tap[2] + box.taps[2] - 1) // most - box.tap[2] // most + 1
     elif box.taps[2]:
-        columns.per_chunk = CHUNK_COLUMNS // box.taps[2]
+        columns.per_chunk = most // box.taps[2]
     columns.chunks = ceil_div(columns.cis * columns.lines, columns.per_chunk) * columns.segments \
         if box.taps[2] else 0
 
@@ -90,12 +104,12 @@ cdef void cut_chunks(const SampleGeometry *sample, TapColumns *columns) noexcept
 cdef void nth_chunk(const SampleGeometry *sample, const TapColumns *columns, int64_t number,
                     Chunk *chunk) noexcept nogil:
     """Make the chunk of that number, which is below columns.chunks."""
-    cdef int64_t first = columns.box.tap[2], last = first + columns.box.taps[2], segment
+    cdef int64_t first = columns.box.tap[2], last = first + columns.box.taps[2], segment, most = chunk_columns(sample)
     chunk.line = number // columns.segments * columns.per_chunk
     chunk.lines = min(columns.per_chunk, columns.cis * columns.lines - chunk.line)
     if columns.segments > 1:
-        segment = (first // CHUNK_COLUMNS + number % columns.segments) * CHUNK_COLUMNS
-        first, last = max(first, segment), min(last, segment + CHUNK_COLUMNS)
+        segment = (first // most + number % columns.segments) * most
+        first, last = max(first, segment), min(last, segment + most)
     chunk.tap, chunk.taps = first, last - first
     chunk.columns = chunk.lines * chunk.taps
 
@@ -161,28 +175,30 @@ cdef void move_columns(const ConvProblem *problem, const ConvView *w, const TapC
         line += lines
 
 
-cdef const RegisterTile *tile_for_rows(const SampleGeometry *sample, int64_t rows) noexcept nogil:
-    """Find the register tile for so many rows. All give the same bits."""
+cdef const RegisterTile *tile_for(const SampleGeometry *sample, int64_t rows, int64_t columns) noexcept nogil:
+    """Find the register tile for so many rows and columns. All give the same bits."""
     cdef const RegisterTiles *tiles = &kernels.gemm[sample.compute]
-    if rows == 1:
-        return &tiles.one_row
-    return &tiles.few_rows if rows <= tiles.few_rows.rows else &tiles.many_rows[tiles.max_vectors]
+    cdef int64_t vectors = ceil_div(columns, sample.lanes)
+    if rows <= tiles.few_rows.rows and vectors > tiles.max_vectors:
+        return &tiles.one_row if rows == 1 else &tiles.few_rows
+    return &tiles.many_rows[min(vectors, <int64_t>tiles.max_vectors)]
 
 
 cdef void multiply_chunk(const SampleGeometry *sample, const BatchReduce *steps, const char *a,
                          const int64_t *indirection, int64_t rows, const char *b, int64_t columns, char *c,
                          bint accumulate) noexcept nogil:
-    """Add a b to c, rows of b and c CHUNK_PITCH elements apart."""
-    cdef const RegisterTile *tile = tile_for_rows(sample, rows)
-    cdef int64_t width = tile.vectors * sample.lanes, j = 0
+    """Add a b to c, rows of b and c chunk_pitch elements apart."""
+    cdef const RegisterTile *tile
+    cdef int64_t j = 0, pitch = chunk_pitch(sample)
     cdef Prefetch prefetch
     no_prefetch(&prefetch)
     while j < columns:
-        multiply(tile, steps, a, indirection, rows, b + j * sample.item, c + j * sample.item, CHUNK_PITCH, sample.item,
+        tile = tile_for(sample, rows, columns - j)
+        multiply(tile, steps, a, indirection, rows, b + j * sample.item, c + j * sample.item, pitch, sample.item,
                  accumulate, &prefetch)
-        j += width
+        j += tile.vectors * sample.lanes
 
 
 cdef void zero_rest(const SampleGeometry *sample, int64_t columns, char *row) noexcept nogil:
     """Write zeros after the columns of a row, as far as register tiles read."""
-    memset(row + columns * sample.item, 0, (min(<int64_t>CHUNK_PITCH, columns + 128) - columns) * sample.item)
+    memset(row + columns * sample.item, 0, (min(chunk_pitch(sample), columns + 128) - columns) * sample.item)

@@ -77,9 +77,9 @@ cdef void block_weight_outer(const ConvProblem *problem, const SumOrder *order, 
         own.cos = round_up(ceil_div(own.cos, 2), 8)
     own.blocks = ceil_div(sample.cout, own.cos)
     blocking.tasks = sample.groups * own.blocks * own.parts
-    book(local, OUTER_INPUT, CHUNK_ROWS * CHUNK_PITCH, sample.item)
+    book(local, OUTER_INPUT, CHUNK_ROWS * chunk_pitch(sample), sample.item)
     book(local, OUTER_OUTPUT, CHUNK_ROWS * OUTPUT_PITCH, sample.item)
-    book(local, OUTER_SUMMED, (OUTER_COS + MAX_ROWS) * CHUNK_PITCH, sample.item)
+    book(local, OUTER_SUMMED, (OUTER_COS + MAX_ROWS) * chunk_pitch(sample), sample.item)
     book(local, OUTER_STAGING, staging_elements(sample), sample.item)
     book(local, OUTER_PLACES, CHUNK_ROWS, sizeof(int64_t))
     book(local, OUTER_ROWS, OUTER_COS + MAX_ROWS, sizeof(int64_t))
@@ -108,7 +108,7 @@ cdef void begin_outer(const ConvRun *run, int64_t number, char *scratch, OuterTa
 
 cdef void take_line(const ConvProblem *problem, const OuterTask *t, const Box *tile, const Chunk *chunk, int64_t line,
                     char *to) noexcept nogil:
-    """Pack the input under one line of taps by a tile's output pixels, rows CHUNK_PITCH elements apart."""
+    """Pack the input under one line of taps by a tile's output pixels, rows chunk_pitch elements apart."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *input = &problem.view[CONV_INPUT]
     cdef const ConvAxis *x = &sample.axis[2]
@@ -132,8 +132,8 @@ cdef void take_line(const ConvProblem *problem, const OuterTask *t, const Box *t
                 source, taps.size = plane, 0  # of padding
                 if 0 <= i[0] < sample.axis[0].size_in and 0 <= i[1] < sample.axis[1].size_in:
                     source, taps.size = plane + i[0] * input.space[0] + i[1] * input.space[1], x.size_in
-                kernels.take_taps[sample.dtype](&taps, source, to, CHUNK_PITCH)
-                to += tile.extent[2] * CHUNK_PITCH * sample.item
+                kernels.take_taps[sample.dtype](&taps, source, to, chunk_pitch(sample))
+                to += tile.extent[2] * chunk_pitch(sample) * sample.item
 
 
 cdef void take_runs(const ConvProblem *problem, const OuterTask *t, const Box *tile, const Chunk *chunk) noexcept nogil:
@@ -157,7 +157,7 @@ cdef void take_runs(const ConvProblem *problem, const OuterTask *t, const Box *t
             from_pixel += (k[d] * sample.axis[d].dilation - sample.axis[d].before) * input.space[d]
         for n in range(tile.samples):
             problem.load(from_pixel + (tile.n + n) * input.n, runs.step,
-                         t.input + (n * CHUNK_PITCH + column) * sample.item, sample.item, lines * chunk.taps)
+                         t.input + (n * chunk_pitch(sample) + column) * sample.item, sample.item, lines * chunk.taps)
         column += lines * chunk.taps
         line += lines
 
@@ -172,7 +172,7 @@ cdef void pack_chunk(const ConvProblem *problem, OuterTask *t, const Box *tile, 
         for i in range(chunk.lines):
             take_line(problem, t, tile, chunk, chunk.line + i, t.input + i * chunk.taps * sample.item)
     for i in range(box_positions(tile)):
-        zero_rest(sample, chunk.columns, t.input + i * CHUNK_PITCH * sample.item)
+        zero_rest(sample, chunk.columns, t.input + i * chunk_pitch(sample) * sample.item)
 
 
 cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chunk *chunk, int64_t co,
@@ -191,12 +191,12 @@ cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chun
     for i in range(count):
         if problem.accumulate:
             move_columns(problem, &problem.view[CONV_GRAD_WEIGHT], &t.columns, chunk, first + i,
-                         t.sums + i * CHUNK_PITCH * sample.item, True)
-            zero_rest(sample, chunk.columns, t.sums + i * CHUNK_PITCH * sample.item)
+                         t.sums + i * chunk_pitch(sample) * sample.item, True)
+            zero_rest(sample, chunk.columns, t.sums + i * chunk_pitch(sample) * sample.item)
         else:
-            memset(t.sums + i * CHUNK_PITCH * sample.item, 0, min(<int64_t>CHUNK_PITCH, chunk.columns + 128)
+            memset(t.sums + i * chunk_pitch(sample) * sample.item, 0, min(chunk_pitch(sample), chunk.columns + 128)
                    * sample.item)
-    steps.count, steps.a_offset, steps.b_offset, steps.a_step, steps.b_step = 1, &at, &at, OUTPUT_PITCH, CHUNK_PITCH
+    steps.count, steps.a_offset, steps.b_offset, steps.a_step, steps.b_step = 1, &at, &at, OUTPUT_PITCH, chunk_pitch(sample)
     repeat_last(t.rows, count)
     while nth_tile(&own.tiling, problem.batch, size, tile_number, &tile):
         if not one_tile or t.packed_input != number:
@@ -213,7 +213,7 @@ cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chun
         t.rows[i] = i
     for i in range(count):
         move_columns(problem, &problem.view[CONV_GRAD_WEIGHT], &t.columns, chunk, first + i,
-                     t.sums + i * CHUNK_PITCH * sample.item, False)
+                     t.sums + i * chunk_pitch(sample) * sample.item, False)
 
 
 cdef bint order_holds_image(const SampleGeometry *sample, const SumOrder *order) noexcept nogil:
@@ -325,7 +325,7 @@ cdef void explain_weight_outer(const SampleGeometry *sample, const SumOrder *ord
              b"tiles of %lld x %lld x %lld x %lld output pixels, %lld chunks of at most %d columns and %lld of %lld "
              b"output channels a task%s", <long long>own.tiling.samples, <long long>own.tiling.extent[0],
              <long long>own.tiling.extent[1], <long long>own.tiling.extent[2], <long long>own.chunks,
-             <int>CHUNK_COLUMNS, <long long>own.cos, <long long>sample.cout,
+             <int>chunk_columns(sample), <long long>own.cos, <long long>sample.cout,
              b"; products are added one by one, since images are short" if order.accumulate else b"")
 
 
