@@ -2,12 +2,12 @@
 # all. To add one is a file, and its two lines here.
 include "depthwise.pxi"
 include "input_col2im.pxi"
-include "weight_outer.pxi"
 include "input_amx.pxi"
 include "input_amx_fused.pxi"
 include "input_pixels.pxi"
 include "input_gemm.pxi"
 include "input_taps.pxi"
+include "weight_outer.pxi"
 include "weight_amx.pxi"
 include "weight_amx_fused.pxi"
 include "weight_dot.pxi"
@@ -22,18 +22,18 @@ cdef ConvAlgorithm conv_algorithm(int number) noexcept nogil:
     cdef ConvAlgorithm none
     cdef AlgorithmRow *rows = [
         depthwise,
+        input_col2im,
         input_amx,
         input_amx_fused,
         input_pixels,
         input_gemm,
         input_taps,
-        input_col2im,
+        weight_outer,
         weight_amx,
         weight_amx_fused,
         weight_dot,
         weight_gemm,
         weight_im2col,
-        weight_outer,
         NULL,
     ]
     if rows[number] != NULL:

@@ -74,6 +74,9 @@ cdef bint accepts_input_col2im(const SampleGeometry *sample, const char **why) n
                                      or axis.stride * (sample.pixels_in // axis.size_in) > COL2IM_MAX_PLANE):
         why[0] = b"the image is too large"
         return False
+    if not col2im_pays(sample):
+        why[0] = b"products by input pixels take less"
+        return False
     return True
 
 

@@ -46,6 +46,9 @@ cdef void order_weight_outer(const SampleGeometry *sample, SumOrder *order) noex
 
 
 cdef bint accepts_weight_outer(const SampleGeometry *sample, const char **why) noexcept nogil:
+    if not outer_products_pay(sample):
+        why[0] = b"products by (input channel, tap) as rows take less"
+        return False
     return True
 
 
