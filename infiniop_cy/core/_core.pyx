@@ -36,6 +36,7 @@ include "conv/weight_store.pxi"     # sums of grad_weight to memory
 include "conv/input_tiles.pxi"      # what grad_input's algorithms with pixels as rows share
 include "conv/weight_tiles.pxi"     # what grad_weight's algorithms with (ci, tap) as rows share
 include "conv/tap_columns.pxi"      # what the algorithms with (ci, tap) as columns share, as the weights lie
+include "conv/trim.pxi"             # taps that meet only padding
 include "conv/tap_costs.pxi"        # when they pay
 include "conv/amx.pxi"              # what all algorithms by AMX share
 include "conv/algorithms.pxi"       # the list, with a file for each

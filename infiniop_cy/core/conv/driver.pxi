@@ -3,7 +3,7 @@
 cdef enum:
     CONV_WORK = 1 << 21    # multiplications per gradient and thread; about 0.05 ms
     CONV_MIN_WORK = 64
-    MAX_STEPS = 3
+    MAX_STEPS = 4
 
 
 # One algorithm's part of a plan.
@@ -137,9 +137,10 @@ cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan
     """Plan the wanted gradients, of FOR_..., for at most so many threads."""
     cdef const SampleGeometry *sample = &plan.problem.sample
     cdef const char *forced = forced_algorithms()
-    cdef ConvAlgorithm for_input, for_weight, for_bias = bias_alone()
+    cdef ConvAlgorithm for_input, for_weight, for_bias = bias_alone(), for_padding = padding_taps()
     cdef SumOrder input_order, weight_order
     plan.problem = problem[0]
+    trim_taps(&plan.problem)
     plan.count = 0
     plan.shared_bytes = plan.thread_bytes = 0
     set_instruction_set(&plan.problem.sample)
@@ -156,6 +157,9 @@ cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan
         if choose_algorithm(sample, forced, FOR_GRAD_WEIGHT, &for_weight, failure):
             return failure.rule
         for_weight.order(sample, &weight_order)
+    if wanted & FOR_GRAD_WEIGHT and plan.problem.trimmed.any \
+            and plan_step(plan, &for_padding, &weight_order, FOR_PADDING_TAPS, failure):
+        return failure.rule
     if wanted & FOR_GRAD_INPUT and wanted & FOR_GRAD_WEIGHT and for_input.task == for_weight.task:
         if plan_step(plan, &for_input, &weight_order, FOR_GRAD_INPUT | FOR_GRAD_WEIGHT, failure):
             return failure.rule
@@ -175,7 +179,7 @@ cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan
 cdef int wanted_gradients(const ConvProblem *problem) noexcept nogil:
     """Return FOR_... of the gradients that have an address."""
     return (FOR_GRAD_INPUT if problem.view[CONV_GRAD_INPUT].data != NULL else 0) \
-        | (FOR_GRAD_WEIGHT if problem.view[CONV_GRAD_WEIGHT].data != NULL else 0) \
+        | (FOR_GRAD_WEIGHT | FOR_PADDING_TAPS if problem.view[CONV_GRAD_WEIGHT].data != NULL else 0) \
         | (FOR_GRAD_BIAS if problem.view[CONV_GRAD_BIAS].data != NULL else 0)
 
 
@@ -235,18 +239,20 @@ cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *works
     """Compute all gradients whose view has data; workspace: plan.workspace_bytes at any address. Tasks are parts of an
     output: no two write the same element, and each element is rounded to storage once."""
     cdef const ConvStep *step
+    cdef ConvProblem bound = problem[0]
     cdef int wanted = wanted_gradients(problem), taken = 0, gradients, i
+    shift_weights(&bound)
     workspace += -<uintptr_t>workspace % CONV_ALIGN
     threads = min(threads, plan.threads)
     for i in range(plan.count):
         step = &plan.steps[i]
         gradients = step.gradients & wanted & ~taken
-        if not gradients or is_empty(problem, gradients):
+        if not gradients or is_empty(&bound, gradients):
             continue
         if gradients & FOR_GRAD_WEIGHT:  # whose tasks take grad_bias along
             gradients |= wanted & FOR_GRAD_BIAS
         taken |= gradients
-        run_step(plan, step, problem, gradients, workspace, threads)
+        run_step(plan, step, &bound, gradients, workspace, threads)
 
 
 cdef int run_conv_on(const ConvPlan *plan, const Tensor *described, char **data, char *workspace, int threads,
@@ -310,6 +316,6 @@ cdef dict plan_facts(const ConvPlan *plan):
         "isa": chosen_isa.decode(), "lanes": plan.problem.sample.lanes, "threads": plan.threads,
         "workspace": plan.workspace_bytes, "shared": plan.shared_bytes, "per_thread": plan.thread_bytes,
         "steps": [step_facts(plan, &plan.steps[i]) for i in range(plan.count)
-                  if plan.steps[i].gradients != FOR_GRAD_BIAS],
+                  if plan.steps[i].gradients & (FOR_GRAD_INPUT | FOR_GRAD_WEIGHT)],
         "refused": {"grad_input": refusals(plan, FOR_GRAD_INPUT), "grad_weight": refusals(plan, FOR_GRAD_WEIGHT)},
     }

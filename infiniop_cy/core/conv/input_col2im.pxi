@@ -205,17 +205,12 @@ cdef bint clip_tile(const TapBox *box, Box *tile) noexcept nogil:
 cdef void pack_weights(const ConvRun *run, Col2imTask *t, int64_t number, const Chunk *chunk, int64_t co,
                        int64_t count) noexcept nogil:
     """Pack a chunk of some output channels' weights, unless the scratch holds it."""
-    cdef const SampleGeometry *sample = run.sample
-    cdef int64_t i
-    cdef char *to = t.weights
-    if t.packed_weights == number and count == sample.cout:
+    if t.packed_weights == number and count == run.sample.cout:
         return
     t.packed_weights = number
-    for i in range(count):
-        move_columns(run.problem, &run.problem.view[CONV_WEIGHT], &t.columns, chunk, t.group * sample.cout + co + i, to,
-                     True)
-        zero_rest(sample, chunk.columns, to)
-        to += chunk_pitch(sample) * sample.item
+    move_columns(run.problem, &run.problem.view[CONV_WEIGHT], &t.columns, chunk, t.group * run.sample.cout + co, count,
+                 t.weights, True)
+    zero_rest(run.sample, chunk.columns, count, t.weights)
 
 
 cdef void pack_outputs(const ConvRun *run, Col2imTask *t, const Box *tile, int64_t tile_number, int64_t co,
@@ -235,10 +230,9 @@ cdef void multiply_weights(const ConvRun *run, Col2imTask *t, const Box *tile, i
     """Sum the products of a tile's output pixels with a chunk of the weights over all output channels."""
     cdef const SampleGeometry *sample = run.sample
     cdef int64_t rows = box_positions(tile), co = 0, count, i, at = 0, pitch = chunk_pitch(sample)
-    cdef int64_t columns = min(pitch, chunk.columns + 128)
     cdef BatchReduce steps
+    zero_rows(sample, chunk.columns, rows, t.products)
     for i in range(rows):
-        memset(t.products + i * pitch * sample.item, 0, columns * sample.item)
         t.rows[i] = i * OUTPUT_PITCH
     repeat_last(t.rows, rows)
     steps.count, steps.a_offset, steps.b_offset, steps.a_step, steps.b_step = 1, &at, &at, 1, pitch

@@ -70,8 +70,16 @@ ctypedef struct SampleGeometry:
     bint amx, dot2                # bfloat16 by AMX; by AVX512_BF16, two products an instruction
 
 
+# The kernel before taps were taken off that meet only padding, and which of its taps is the first that is left.
+ctypedef struct TrimmedTaps:
+    bint any
+    int64_t kernel[3]
+    int64_t first[3]
+
+
 ctypedef struct ConvProblem:
     SampleGeometry sample
+    TrimmedTaps trimmed           # the sample's geometry is that of what is left
     int64_t batch
     bint accumulate
     ConvView view[CONV_TENSORS]   # data is NULL for gradients left out

@@ -154,24 +154,26 @@ cdef int64_t lines_of_run(const TapColumns *columns, const LineRuns *runs, const
 
 
 cdef void move_columns(const ConvProblem *problem, const ConvView *w, const TapColumns *columns, const Chunk *chunk,
-                       int64_t channel, char *values, bint loading) noexcept nogil:
-    """Move the chunk's columns of one output channel, of all groups', from contiguous values to weights, or (loading)
-    back."""
+                       int64_t channel, int64_t channels, char *values, bint loading) noexcept nogil:
+    """Move the chunk's columns of output channels [channel, +channels), of all groups', from rows of values chunk_pitch
+    elements apart to weights, or (loading) back."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef LineRuns runs = line_runs(columns, chunk, w.channel, w.space)
-    cdef int64_t line = chunk.line, lines, ci
+    cdef int64_t line = chunk.line, lines, ci, count, co, pitch = chunk_pitch(sample) * sample.item
     cdef int64_t k[3]
     cdef char *at
     while line < chunk.line + chunk.lines:
         line_taps(columns, line, &ci, k)
         lines = lines_of_run(columns, &runs, chunk, line)
+        count = lines * chunk.taps
         at = w.data + channel * w.n + (columns.ci_from + ci) * w.channel + k[0] * w.space[0] + k[1] * w.space[1] \
             + chunk.tap * w.space[2]
-        if loading:
-            problem.load(at, runs.step, values, sample.item, lines * chunk.taps)
-        else:
-            problem.save(values, sample.item, at, runs.step, lines * chunk.taps)
-        values += lines * chunk.taps * sample.item
+        for co in range(channels):
+            if loading:
+                problem.load(at + co * w.n, runs.step, values + co * pitch, sample.item, count)
+            else:
+                problem.save(values + co * pitch, sample.item, at + co * w.n, runs.step, count)
+        values += count * sample.item
         line += lines
 
 
@@ -199,6 +201,15 @@ cdef void multiply_chunk(const SampleGeometry *sample, const BatchReduce *steps,
         j += tile.vectors * sample.lanes
 
 
-cdef void zero_rest(const SampleGeometry *sample, int64_t columns, char *row) noexcept nogil:
-    """Write zeros after the columns of a row, as far as register tiles read."""
-    memset(row + columns * sample.item, 0, (min(chunk_pitch(sample), columns + 128) - columns) * sample.item)
+cdef void zero_rest(const SampleGeometry *sample, int64_t columns, int64_t rows, char *values) noexcept nogil:
+    """Write zeros after the columns of each row, as far as register tiles read."""
+    cdef int64_t pitch = chunk_pitch(sample), row
+    for row in range(rows):
+        memset(values + (row * pitch + columns) * sample.item, 0, min(pitch - columns, <int64_t>128) * sample.item)
+
+
+cdef void zero_rows(const SampleGeometry *sample, int64_t columns, int64_t rows, char *values) noexcept nogil:
+    """Write zeros to each row, as far as register tiles read."""
+    cdef int64_t pitch = chunk_pitch(sample), row
+    for row in range(rows):
+        memset(values + row * pitch * sample.item, 0, min(pitch, columns + 128) * sample.item)

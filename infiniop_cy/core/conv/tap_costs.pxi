@@ -70,6 +70,9 @@ cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcep
     cdef const char *why
     cdef double weights = sample.taps * n.cout * n.vectors / WEIGHT_SAMPLES
     cdef double phases = n.phases * n.pixels * n.cout, products = min(n.products, n.pixels * n.taps)
+    if accepts_input_amx(sample, &why) or accepts_input_amx_fused(sample, &why):
+        return n.products * n.vectors * n.cout * 0.065 + phases * 0.15 + n.image * 14 + n.pieces * n.cin * 9 \
+            + n.phases * n.vectors * 45 + weights * 8 + 1200
     if accepts_input_pixels(sample, &why):
         return n.products * n.cin / sample.lanes * n.cout * 0.42 + phases * 0.11 + n.image * 18 + n.pieces * n.cin * 7 \
             + n.phases * n.vectors * 8 + weights * 52 + 200
@@ -98,6 +101,9 @@ cdef double weight_time(const SampleGeometry *sample, const TapCounts *n) noexce
     """Estimate the first of grad_weight's other algorithms that accepts."""
     cdef const char *why
     cdef double rows = n.cin * sample.taps, vectors = ceil_div(sample.cout, sample.lanes)
+    if accepts_weight_amx(sample, &why) or accepts_weight_amx_fused(sample, &why):
+        return rows * n.pixels * vectors * 0.043 + n.pixels * n.cout * 0.4 + n.image * 11 \
+            + rows * (n.cout * 1.2 / WEIGHT_SAMPLES + n.rows * 0.8 + 1) + 1500
     if accepts_weight_dot(sample, &why):
         return n.rows * ceil_div(sample.axis[2].size_out, sample.lanes) * rows * n.cout * 0.72 \
             + rows * n.cout * (13 + 0.3 * n.rows) + n.image * 8 + n.phases * n.cin * 36 + 260

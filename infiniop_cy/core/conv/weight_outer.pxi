@@ -1,6 +1,6 @@
 # grad_weight by outer products: rows are co, columns (ci, tap) as the weights lie, steps are output pixels. A chunk of the
-# input under all output pixels of a tile is packed line of taps by line; taps that meet only padding cost nothing. For
-# kernels about as large as the image, and for patches.
+# input under all output pixels of a tile is packed line of taps by line. For kernels about as large as the image, and for
+# patches.
 cdef enum:
     OUTER_COS = 128         # rows summed together
 
@@ -53,12 +53,20 @@ cdef bint accepts_weight_outer(const SampleGeometry *sample, const char **why) n
 
 
 cdef void all_columns(const SampleGeometry *sample, TapColumns *columns) noexcept nogil:
-    """Make the columns of all ci under the taps that meet the image."""
-    columns.ci_from, columns.cis, columns.chunks = 0, sample.cin, 0
-    if sample.pixels_in and reach_image(sample, &columns.box):
-        cut_chunks(sample, columns)
-    else:
-        memset(&columns.box, 0, sizeof(TapBox))
+    """Make the columns of all ci and taps."""
+    cdef int d
+    columns.ci_from, columns.cis = 0, sample.cin
+    for d in range(3):
+        columns.box.tap[d] = columns.box.output[d] = 0
+        columns.box.taps[d], columns.box.outputs[d] = sample.axis[d].kernel, sample.axis[d].size_out
+    cut_chunks(sample, columns)
+
+
+cdef bint only_inside(const SampleGeometry *sample) noexcept nogil:
+    """Say whether there is one output pixel, all of whose taps are inside of the image."""
+    cdef TapBox box
+    return sample.pixels_out == 1 and sample.pixels_in > 0 and reach_image(sample, &box) \
+        and box_taps(&box) == sample.taps
 
 
 cdef void block_weight_outer(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
@@ -169,13 +177,12 @@ cdef void pack_chunk(const ConvProblem *problem, OuterTask *t, const Box *tile, 
     """Pack a chunk of the input under a tile's output pixels as [pixel][column]."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t i
-    if sample.pixels_out == 1:
+    if only_inside(sample):
         take_runs(problem, t, tile, chunk)
     else:
         for i in range(chunk.lines):
             take_line(problem, t, tile, chunk, chunk.line + i, t.input + i * chunk.taps * sample.item)
-    for i in range(box_positions(tile)):
-        zero_rest(sample, chunk.columns, t.input + i * chunk_pitch(sample) * sample.item)
+    zero_rest(sample, chunk.columns, box_positions(tile), t.input)
 
 
 cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chunk *chunk, int64_t co,
@@ -191,14 +198,11 @@ cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chun
     cdef BatchReduce steps
     cdef Box tile
     output_size(sample, size)
-    for i in range(count):
-        if problem.accumulate:
-            move_columns(problem, &problem.view[CONV_GRAD_WEIGHT], &t.columns, chunk, first + i,
-                         t.sums + i * chunk_pitch(sample) * sample.item, True)
-            zero_rest(sample, chunk.columns, t.sums + i * chunk_pitch(sample) * sample.item)
-        else:
-            memset(t.sums + i * chunk_pitch(sample) * sample.item, 0, min(chunk_pitch(sample), chunk.columns + 128)
-                   * sample.item)
+    if problem.accumulate:
+        move_columns(problem, &problem.view[CONV_GRAD_WEIGHT], &t.columns, chunk, first, count, t.sums, True)
+        zero_rest(sample, chunk.columns, count, t.sums)
+    else:
+        zero_rows(sample, chunk.columns, count, t.sums)
     steps.count, steps.a_offset, steps.b_offset, steps.a_step, steps.b_step = 1, &at, &at, OUTPUT_PITCH, chunk_pitch(sample)
     repeat_last(t.rows, count)
     while nth_tile(&own.tiling, problem.batch, size, tile_number, &tile):
@@ -214,84 +218,12 @@ cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chun
         tile_number += 1
     for i in range(count, count + MAX_ROWS):
         t.rows[i] = i
-    for i in range(count):
-        move_columns(problem, &problem.view[CONV_GRAD_WEIGHT], &t.columns, chunk, first + i,
-                     t.sums + i * chunk_pitch(sample) * sample.item, False)
+    move_columns(problem, &problem.view[CONV_GRAD_WEIGHT], &t.columns, chunk, first, count, t.sums, False)
 
 
 cdef bint order_holds_image(const SampleGeometry *sample, const SumOrder *order) noexcept nogil:
     """Say whether a tile has all output pixels of a sample."""
     return order.tile[0] * order.tile[1] * order.tile[2] == sample.pixels_out
-
-
-cdef double zero_times_outputs(const ConvProblem *problem, int64_t channel, char *staging) noexcept nogil:
-    """Sum 0 times all of one channel of grad_output: 0, or NaN where there is inf or NaN."""
-    cdef const ConvView *g = &problem.view[CONV_GRAD_OUTPUT]
-    cdef const ConvAxis *axis = &problem.sample.axis[0]
-    cdef int64_t n, z, y, x, i, count
-    cdef double sum = 0
-    for n in range(problem.batch):
-        for z in range(axis[0].size_out):
-            for y in range(axis[1].size_out):
-                x = 0
-                while x < axis[2].size_out:
-                    count = min(<int64_t>STAGE_PIXELS, axis[2].size_out - x)
-                    problem.load(g.data + n * g.n + channel * g.channel + z * g.space[0] + y * g.space[1]
-                                 + x * g.space[2], g.space[2], staging, problem.sample.item, count)
-                    for i in range(count):
-                        if problem.sample.compute == DTYPE_F64:
-                            sum += 0 * (<double *>staging)[i]
-                        else:
-                            sum += 0 * <double>(<float *>staging)[i]
-                    x += count
-    return sum
-
-
-cdef void fill_taps(const ConvProblem *problem, double value, char *at, int64_t step, int64_t taps,
-                    char *staging) noexcept nogil:
-    """Write a value to taps `step` bytes apart, or (accumulating) add it."""
-    cdef const SampleGeometry *sample = &problem.sample
-    cdef char *values = staging + STAGE_PIXELS * sample.item
-    cdef int64_t n, i
-    while taps > 0:
-        n = min(<int64_t>STAGE_PIXELS, taps)
-        for i in range(n):
-            if sample.compute == DTYPE_F64:
-                (<double *>values)[i] = value
-            else:
-                (<float *>values)[i] = <float>value
-        save_row(problem, values, at, step, n, staging)
-        at += n * step
-        taps -= n
-
-
-cdef void fill_padding_taps(const ConvRun *run, const OuterTask *t) noexcept nogil:
-    """Give the taps that meet only padding the sums of a part of the task's co: of zeros by grad_output."""
-    cdef const SampleGeometry *sample = run.sample
-    cdef const ConvProblem *problem = run.problem
-    cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
-    cdef const TapBox *box = &t.columns.box
-    cdef const ConvAxis *axis = &sample.axis[0]
-    cdef int64_t parts = (<const WeightOuter *>run.blocking.own).parts, co, ci, z, y, behind = box.tap[2] + box.taps[2]
-    cdef double value
-    cdef char *at
-    if box_taps(box) == sample.taps:
-        return
-    for co in range(t.cos * t.part // parts, t.cos * (t.part + 1) // parts):
-        value = zero_times_outputs(problem, t.group * sample.cout + t.co_from + co, t.staging)
-        if problem.accumulate and value == 0:
-            continue
-        for ci in range(sample.cin):
-            for z in range(axis[0].kernel):
-                for y in range(axis[1].kernel):
-                    at = w.data + (t.group * sample.cout + t.co_from + co) * w.n + ci * w.channel + z * w.space[0] \
-                        + y * w.space[1]
-                    if 0 <= z - box.tap[0] < box.taps[0] and 0 <= y - box.tap[1] < box.taps[1]:
-                        fill_taps(problem, value, at, w.space[2], box.tap[2], t.staging)
-                        fill_taps(problem, value, at + behind * w.space[2], w.space[2], axis[2].kernel - behind,
-                                  t.staging)
-                    else:
-                        fill_taps(problem, value, at, w.space[2], axis[2].kernel, t.staging)
 
 
 cdef void weight_outer_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
@@ -312,7 +244,6 @@ cdef void weight_outer_task(const ConvRun *run, int64_t number, char *scratch) n
         add_bias(run.problem, &tile, &bias)
         tile_number += 1
     save_bias(run.problem, &bias)
-    fill_padding_taps(run, &t)
     for i in range(t.chunk, t.chunk + t.chunks):
         nth_chunk(sample, &t.columns, i, &chunk)
         co = 0
