@@ -3,6 +3,7 @@
 cdef enum:
     CONV_WORK = 1 << 21    # multiplications per gradient and thread; about 0.05 ms
     CONV_MIN_WORK = 64
+    CONV_WEIGHT_WORK = 8   # moving a weight takes as long as so many multiplications
     MAX_STEPS = 4
 
 
@@ -103,10 +104,12 @@ cdef int worthwhile_threads(const ConvProblem *problem, int threads) noexcept no
     busy machine. An output element of few multiplications counts as CONV_MIN_WORK: moving it takes that long."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t work = problem.batch * sample.pixels_out  # fits: it counts elements of one channel
-    cdef int64_t each
+    cdef int64_t each, weights
     if mul_overflows(sample.cin, sample.taps, &each) or mul_overflows(work, sample.groups * sample.cout, &work) \
+            or mul_overflows(each, CONV_WEIGHT_WORK * sample.groups * sample.cout, &weights) \
             or mul_overflows(work, max(<int64_t>CONV_MIN_WORK, each), &work):
         return threads
+    work = max(work, weights)
     return <int>max(<int64_t>1, min(<int64_t>threads, work // CONV_WORK))
 
 

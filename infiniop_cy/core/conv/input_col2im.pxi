@@ -210,7 +210,7 @@ cdef void pack_weights(const ConvRun *run, Col2imTask *t, int64_t number, const 
     t.packed_weights = number
     move_columns(run.problem, &run.problem.view[CONV_WEIGHT], &t.columns, chunk, t.group * run.sample.cout + co, count,
                  t.weights, True)
-    zero_rest(run.sample, chunk.columns, count, t.weights)
+    zero_columns(run.sample, chunk.columns, columns_read(run.sample, 1, chunk.columns), count, t.weights)
 
 
 cdef void pack_outputs(const ConvRun *run, Col2imTask *t, const Box *tile, int64_t tile_number, int64_t co,
@@ -225,23 +225,56 @@ cdef void pack_outputs(const ConvRun *run, Col2imTask *t, const Box *tile, int64
                   t.output, OUTPUT_PITCH, False, t.staging, t.place)
 
 
+cdef char *chunk_weights(const ConvProblem *problem, const Col2imTask *t, const Chunk *chunk) noexcept nogil:
+    """Find a chunk of the weights of the group's first output channel."""
+    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
+    cdef int64_t ci
+    cdef int64_t k[3]
+    line_taps(&t.columns, chunk.line, &ci, k)
+    return w.data + t.group * problem.sample.cout * w.n + (t.columns.ci_from + ci) * w.channel + k[0] * w.space[0] \
+        + k[1] * w.space[1] + chunk.tap * w.space[2]
+
+
+cdef bint weights_in_place(const ConvProblem *problem, const Col2imTask *t, const Chunk *chunk,
+                           int64_t rows) noexcept nogil:
+    """Say whether a chunk of the weights is read where it lies: for few rows, where register tiles read nothing
+    else. The bits are the same."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
+    cdef LineRuns runs
+    if sample.dtype != sample.compute or rows > kernels.gemm[sample.compute].many_rows[1].rows \
+            or columns_read(sample, rows, chunk.columns) > chunk.columns or w.n % sample.item:
+        return False
+    runs = line_runs(&t.columns, chunk, w.channel, w.space)
+    return runs.step == sample.item and lines_of_run(&t.columns, &runs, chunk, chunk.line) == chunk.lines
+
+
 cdef void multiply_weights(const ConvRun *run, Col2imTask *t, const Box *tile, int64_t tile_number, int64_t number,
                            const Chunk *chunk) noexcept nogil:
     """Sum the products of a tile's output pixels with a chunk of the weights over all output channels."""
     cdef const SampleGeometry *sample = run.sample
     cdef int64_t rows = box_positions(tile), co = 0, count, i, at = 0, pitch = chunk_pitch(sample)
+    cdef bint in_place
+    cdef char *weights
     cdef BatchReduce steps
-    zero_rows(sample, chunk.columns, rows, t.products)
+    zero_columns(sample, 0, columns_read(sample, rows, chunk.columns), rows, t.products)
     for i in range(rows):
         t.rows[i] = i * OUTPUT_PITCH
     repeat_last(t.rows, rows)
     steps.count, steps.a_offset, steps.b_offset, steps.a_step, steps.b_step = 1, &at, &at, 1, pitch
+    in_place = weights_in_place(run.problem, t, chunk, rows)
+    if in_place:
+        steps.b_step = run.problem.view[CONV_WEIGHT].n // sample.item
     while co < sample.cout:
         count = min(run.order.channels, sample.cout - co)
         pack_outputs(run, t, tile, tile_number, co, count)
-        pack_weights(run, t, number, chunk, co, count)
+        weights = t.weights
+        if in_place:
+            weights = chunk_weights(run.problem, t, chunk) + co * run.problem.view[CONV_WEIGHT].n
+        else:
+            pack_weights(run, t, number, chunk, co, count)
         steps.depth = count
-        multiply_chunk(sample, &steps, t.output, t.rows, rows, t.weights, chunk.columns, t.products, False)
+        multiply_chunk(sample, &steps, t.output, t.rows, rows, weights, chunk.columns, t.products, False)
         co += run.order.channels
 
 

@@ -186,10 +186,20 @@ cdef const RegisterTile *tile_for(const SampleGeometry *sample, int64_t rows, in
     return &tiles.many_rows[min(vectors, <int64_t>tiles.max_vectors)]
 
 
+cdef int64_t columns_read(const SampleGeometry *sample, int64_t rows, int64_t columns) noexcept nogil:
+    """Count the columns that the register tiles for so many rows read and write."""
+    cdef const RegisterTile *tile
+    cdef int64_t j = 0
+    while j < columns:
+        tile = tile_for(sample, rows, columns - j)
+        j += tile.vectors * sample.lanes
+    return j
+
+
 cdef void multiply_chunk(const SampleGeometry *sample, const BatchReduce *steps, const char *a,
                          const int64_t *indirection, int64_t rows, const char *b, int64_t columns, char *c,
                          bint accumulate) noexcept nogil:
-    """Add a b to c, rows of b and c chunk_pitch elements apart."""
+    """Add a b to c, rows of c chunk_pitch elements apart."""
     cdef const RegisterTile *tile
     cdef int64_t j = 0, pitch = chunk_pitch(sample)
     cdef Prefetch prefetch
@@ -201,15 +211,9 @@ cdef void multiply_chunk(const SampleGeometry *sample, const BatchReduce *steps,
         j += tile.vectors * sample.lanes
 
 
-cdef void zero_rest(const SampleGeometry *sample, int64_t columns, int64_t rows, char *values) noexcept nogil:
-    """Write zeros after the columns of each row, as far as register tiles read."""
+cdef void zero_columns(const SampleGeometry *sample, int64_t first, int64_t last, int64_t rows,
+                       char *values) noexcept nogil:
+    """Write zeros to columns [first, last) of each row."""
     cdef int64_t pitch = chunk_pitch(sample), row
-    for row in range(rows):
-        memset(values + (row * pitch + columns) * sample.item, 0, min(pitch - columns, <int64_t>128) * sample.item)
-
-
-cdef void zero_rows(const SampleGeometry *sample, int64_t columns, int64_t rows, char *values) noexcept nogil:
-    """Write zeros to each row, as far as register tiles read."""
-    cdef int64_t pitch = chunk_pitch(sample), row
-    for row in range(rows):
-        memset(values + row * pitch * sample.item, 0, min(pitch, columns + 128) * sample.item)
+    for row in range(rows if first < last else 0):
+        memset(values + (row * pitch + first) * sample.item, 0, (last - first) * sample.item)

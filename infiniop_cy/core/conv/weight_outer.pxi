@@ -182,7 +182,7 @@ cdef void pack_chunk(const ConvProblem *problem, OuterTask *t, const Box *tile, 
     else:
         for i in range(chunk.lines):
             take_line(problem, t, tile, chunk, chunk.line + i, t.input + i * chunk.taps * sample.item)
-    zero_rest(sample, chunk.columns, box_positions(tile), t.input)
+    zero_columns(sample, chunk.columns, columns_read(sample, 1, chunk.columns), box_positions(tile), t.input)
 
 
 cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chunk *chunk, int64_t co,
@@ -200,9 +200,9 @@ cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chun
     output_size(sample, size)
     if problem.accumulate:
         move_columns(problem, &problem.view[CONV_GRAD_WEIGHT], &t.columns, chunk, first, count, t.sums, True)
-        zero_rest(sample, chunk.columns, count, t.sums)
+        zero_columns(sample, chunk.columns, columns_read(sample, count, chunk.columns), count, t.sums)
     else:
-        zero_rows(sample, chunk.columns, count, t.sums)
+        zero_columns(sample, 0, columns_read(sample, count, chunk.columns), count, t.sums)
     steps.count, steps.a_offset, steps.b_offset, steps.a_step, steps.b_step = 1, &at, &at, OUTPUT_PITCH, chunk_pitch(sample)
     repeat_last(t.rows, count)
     while nth_tile(&own.tiling, problem.batch, size, tile_number, &tile):
