@@ -97,6 +97,28 @@ cdef double outer_time(const SampleGeometry *sample, const TapCounts *n) noexcep
     return time + blocks * n.lines * (6 * n.rows + 4.5 * n.pixels) if n.pixels > 1 else time
 
 
+cdef double weight_dot_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
+    """Estimate grad_weight:dot."""
+    cdef double rows = n.cin * sample.taps
+    return n.rows * ceil_div(sample.axis[2].size_out, sample.lanes) * rows * n.cout * 0.72 \
+        + rows * n.cout * (13 + 0.3 * n.rows) + n.image * 8 + n.phases * n.cin * 36 + 260
+
+
+cdef double weight_gemm_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
+    """Estimate grad_weight:gemm."""
+    cdef double rows = n.cin * sample.taps
+    return rows * n.pixels * ceil_div(sample.cout, sample.lanes) * 0.23 + n.pixels * n.cout * 0.6 + n.image * 9 \
+        + rows * (n.cout * 0.8 / WEIGHT_SAMPLES + n.rows * 0.7) + 130
+
+
+cdef bint dot_products_pay(const SampleGeometry *sample) noexcept nogil:
+    """Say whether grad_weight takes less by dot products than by gemm, or about as little."""
+    cdef const char *why
+    cdef TapCounts n
+    return not count_taps(sample, &n) or not accepts_weight_gemm(sample, &why) \
+        or weight_dot_time(sample, &n) < 1.2 * weight_gemm_time(sample, &n)
+
+
 cdef double weight_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
     """Estimate the first of grad_weight's other algorithms that accepts."""
     cdef const char *why
@@ -105,11 +127,9 @@ cdef double weight_time(const SampleGeometry *sample, const TapCounts *n) noexce
         return rows * n.pixels * vectors * 0.043 + n.pixels * n.cout * 0.4 + n.image * 11 \
             + rows * (n.cout * 1.2 / WEIGHT_SAMPLES + n.rows * 0.8 + 1) + 1500
     if accepts_weight_dot(sample, &why):
-        return n.rows * ceil_div(sample.axis[2].size_out, sample.lanes) * rows * n.cout * 0.72 \
-            + rows * n.cout * (13 + 0.3 * n.rows) + n.image * 8 + n.phases * n.cin * 36 + 260
+        return weight_dot_time(sample, n)
     if accepts_weight_gemm(sample, &why):
-        return rows * n.pixels * vectors * 0.23 + n.pixels * n.cout * 0.6 + n.image * 9 \
-            + rows * (n.cout * 0.8 / WEIGHT_SAMPLES + n.rows * 0.7) + 130
+        return weight_gemm_time(sample, n)
     return rows * n.pixels * (vectors * 0.17 + 0.4) + n.pixels * n.cout * 0.5 \
         + rows * (n.cout * 1.3 / WEIGHT_SAMPLES + n.rows * 0.9 + 20)
 

@@ -115,6 +115,8 @@ cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, W
     t.a_offset = <int64_t *>local_piece(run, WEIGHT_A_OFFSETS, scratch)
     t.b_offset = <int64_t *>local_piece(run, WEIGHT_B_OFFSETS, scratch)
     memset(t.sums, 0, t.rows * t.pitch * sample.item)
+    if t.cos < t.pitch:  # columns without a channel: what memory held might be subnormal, which takes long to multiply
+        memset(t.output, 0, tiling_pixels(&own.tiling) * t.pitch * sample.item)
     if run.problem.accumulate:
         move_weight_rows(run.problem, t.group, t.row_from, t.rows, t.co_from, t.cos, t.sums, t.pitch, t.staging, True)
 
