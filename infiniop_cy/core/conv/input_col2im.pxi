@@ -210,7 +210,7 @@ cdef void pack_weights(const ConvRun *run, Col2imTask *t, int64_t number, const 
     t.packed_weights = number
     move_columns(run.problem, &run.problem.view[CONV_WEIGHT], &t.columns, chunk, t.group * run.sample.cout + co, count,
                  t.weights, True)
-    zero_columns(run.sample, chunk.columns, columns_read(run.sample, 1, chunk.columns), count, t.weights)
+    zero_columns(run.sample, chunk.columns, columns_packed(run.sample, chunk.columns), count, t.weights)
 
 
 cdef void pack_outputs(const ConvRun *run, Col2imTask *t, const Box *tile, int64_t tile_number, int64_t co,

@@ -196,6 +196,13 @@ cdef int64_t columns_read(const SampleGeometry *sample, int64_t rows, int64_t co
     return j
 
 
+cdef int64_t columns_packed(const SampleGeometry *sample, int64_t columns) noexcept nogil:
+    """Count the columns that register tiles read, whatever the rows are."""
+    cdef const RegisterTiles *tiles = &kernels.gemm[sample.compute]
+    return max(columns_read(sample, 1, columns), max(columns_read(sample, 2, columns),
+                                                     columns_read(sample, tiles.few_rows.rows + 1, columns)))
+
+
 cdef void multiply_chunk(const SampleGeometry *sample, const BatchReduce *steps, const char *a,
                          const int64_t *indirection, int64_t rows, const char *b, int64_t columns, char *c,
                          bint accumulate) noexcept nogil:

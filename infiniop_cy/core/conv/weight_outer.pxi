@@ -182,7 +182,7 @@ cdef void pack_chunk(const ConvProblem *problem, OuterTask *t, const Box *tile, 
     else:
         for i in range(chunk.lines):
             take_line(problem, t, tile, chunk, chunk.line + i, t.input + i * chunk.taps * sample.item)
-    zero_columns(sample, chunk.columns, columns_read(sample, 1, chunk.columns), box_positions(tile), t.input)
+    zero_columns(sample, chunk.columns, columns_packed(sample, chunk.columns), box_positions(tile), t.input)
 
 
 cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chunk *chunk, int64_t co,
