@@ -37,6 +37,9 @@ include "conv/input_tiles.pxi"      # what grad_input's algorithms with pixels a
 include "conv/weight_tiles.pxi"     # what grad_weight's algorithms with (ci, tap) as rows share
 include "conv/parts.pxi"            # float32 and float16 as sums of bfloat16
 include "conv/survey.pxi"           # samples that float32 as such a sum does not hold
+include "conv/tap_columns.pxi"      # what the algorithms with (ci, tap) as columns share, as the weights lie
+include "conv/trim.pxi"             # taps that meet only padding
+include "conv/tap_costs.pxi"        # when they pay
 include "conv/amx.pxi"              # what all algorithms by AMX share
 include "conv/amx_pixels.pxi"       # ... those of grad_input
 include "conv/amx_planes.pxi"       # ... those of grad_weight

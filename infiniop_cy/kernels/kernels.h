@@ -10,6 +10,7 @@
 #include "parts.h"
 #include "stencil.h"
 #include "table.h"
+#include "tap_lines.h"
 #include "transpose.h"
 #include "vnni.h"
 
@@ -27,6 +28,7 @@ constexpr KernelTable make_table() {
     fill_convert(table);
     fill_lanes(table);
     fill_stencil(table);
+    fill_tap_lines(table);
     fill_transpose(table);
     fill_gemm(table);
     fill_dot2(table);

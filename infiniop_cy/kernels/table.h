@@ -190,6 +190,21 @@ struct StencilDotRows {
 };
 typedef void (*StencilDotKernel)(const struct StencilDotRows *, const void *g, const void *x, void *sums);
 
+// `taps` taps of the kernel side by side, over `rows` output pixels side by side: output pixel r meets pixel first +
+// r * row_step + k * tap_step of a line of `size` pixels under tap k, which are `pitch` elements apart; outside of the
+// line is padding.
+struct TapLine { int64_t rows, row_step, taps, tap_step, first, size, pitch; };
+// to[r * to_row + k] = the pixel, widened to the compute type, or 0. `from`: the line's pixel 0. Writes whole vectors: up
+// to one vector less an element past the taps.
+typedef void (*TakeTapsKernel)(const struct TapLine *, const void *from, void *to, int64_t to_row);
+// The pixel += from[r * from_row + k], both of the compute type, in the order of r. `to`: the line's pixel 0, pitch 1; up to one
+// vector less an element past the line is read and written as it is. No pixel may hold -0.
+typedef void (*AddTapsKernel)(const struct TapLine *, const void *from, int64_t from_row, void *to);
+// Adds likewise what AddTapsKernel would find in `from`: the sum over channels c of g[r * g_row + c] * w[c * w_row + k],
+// in their order from zero. Reads up to one vector less an element past the taps of w.
+typedef void (*AddProductsKernel)(const struct TapLine *, const void *g, int64_t g_row, int64_t channels, const void *w,
+                                  int64_t w_row, void *to);
+
 // The sum of rows of n elements, step and row bytes apart, in an order that depends on rows and n alone.
 typedef double (*SumKernel)(const char *from, int64_t step, int64_t row, int64_t rows, int64_t n);
 // sums[c] = what SumKernel gives for channel c, for channels that lie side by side; pixels are step bytes apart.
@@ -219,6 +234,9 @@ struct KernelTable {
     UnpackLanesKernel unpack_lanes[DTYPE_COUNT];  // F16, BF16, F32, F64
     StencilKernel stencil[DTYPE_COUNT];           // F32, F64
     StencilDotKernel stencil_dot[DTYPE_COUNT];    // F32, F64
+    TakeTapsKernel take_taps[DTYPE_COUNT];        // F16, BF16, F32, F64: from
+    AddTapsKernel add_taps[DTYPE_COUNT];          // F32, F64
+    AddProductsKernel add_products[DTYPE_COUNT];  // F32, F64
     SumChannelsKernel sum_channels[DTYPE_COUNT];  // F16, BF16, F32, F64
     SumKernel sum_rows[DTYPE_COUNT];              // F16, BF16, F32, F64
 };

@@ -47,6 +47,18 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t rows, width, g_row, x_row, x_pixel, taps
         const int64_t *at
     ctypedef void (*StencilDotKernel)(const StencilDotRows *, const void *, const void *, void *) noexcept nogil
+    ctypedef struct TapLine:
+        int64_t rows
+        int64_t row_step
+        int64_t taps
+        int64_t tap_step
+        int64_t first
+        int64_t size
+        int64_t pitch
+    ctypedef void (*TakeTapsKernel)(const TapLine *, const void *, void *, int64_t) noexcept nogil
+    ctypedef void (*AddTapsKernel)(const TapLine *, const void *, int64_t, void *) noexcept nogil
+    ctypedef void (*AddProductsKernel)(const TapLine *, const void *, int64_t, int64_t, const void *, int64_t,
+                                       void *) noexcept nogil
     ctypedef double (*SumKernel)(const char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef void (*SumChannelsKernel)(const char *, int64_t, int64_t, int64_t, int64_t, int64_t,
                                        double *) noexcept nogil
@@ -122,6 +134,9 @@ cdef extern from "../kernels/table.h" nogil:
         UnpackLanesKernel *unpack_lanes
         StencilKernel *stencil
         StencilDotKernel *stencil_dot
+        TakeTapsKernel *take_taps
+        AddTapsKernel *add_taps
+        AddProductsKernel *add_products
         SumChannelsKernel *sum_channels
         SumKernel *sum_rows
     const KernelTable *const kernels "infiniop_kernels"

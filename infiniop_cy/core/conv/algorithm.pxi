@@ -2,7 +2,8 @@
 #
 # `accepts` and `order` see the geometry of one sample and nothing else, so neither the choice of an algorithm nor the
 # order of a sum can depend on the batch, the threads, the layout or an address. `block` sees those, and says how much
-# of the work makes a task and which scratch that takes.
+# of the work makes a task and which scratch that takes. A run may have fewer samples than `block` has seen: tasks for
+# samples that there are not do nothing.
 cdef enum:
     FOR_GRAD_INPUT = 1
     FOR_GRAD_WEIGHT = 2

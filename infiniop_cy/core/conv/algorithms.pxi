@@ -1,11 +1,13 @@
 # The list of algorithms. For each gradient the first that accepts the geometry computes it; the last of each accepts
 # all. To add one is a file, and its two lines here.
 include "depthwise.pxi"
+include "input_col2im.pxi"
 include "input_amx.pxi"
 include "input_amx_fused.pxi"
 include "input_pixels.pxi"
 include "input_gemm.pxi"
 include "input_taps.pxi"
+include "weight_outer.pxi"
 include "weight_amx.pxi"
 include "weight_amx_fused.pxi"
 include "weight_dot.pxi"
@@ -20,11 +22,13 @@ cdef ConvAlgorithm conv_algorithm(int number) noexcept nogil:
     cdef ConvAlgorithm none
     cdef AlgorithmRow *rows = [
         depthwise,
+        input_col2im,
         input_amx,
         input_amx_fused,
         input_pixels,
         input_gemm,
         input_taps,
+        weight_outer,
         weight_amx,
         weight_amx_fused,
         weight_dot,

@@ -7,7 +7,8 @@
 cdef enum:
     CONV_WORK = 1 << 21    # multiplications per gradient and thread; about 0.05 ms
     CONV_MIN_WORK = 64
-    MAX_STEPS = 3
+    CONV_WEIGHT_WORK = 8   # moving a weight takes as long as so many multiplications
+    MAX_STEPS = 4
 
 
 # An algorithm, with what it has decided.
@@ -121,10 +122,12 @@ cdef int worthwhile_threads(const ConvProblem *problem, int threads) noexcept no
     busy machine. An output element of few multiplications counts as CONV_MIN_WORK: moving it takes that long."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t work = problem.batch * sample.pixels_out  # fits: it counts elements of one channel
-    cdef int64_t each
+    cdef int64_t each, weights
     if mul_overflows(sample.cin, sample.taps, &each) or mul_overflows(work, sample.groups * sample.cout, &work) \
+            or mul_overflows(each, CONV_WEIGHT_WORK * sample.groups * sample.cout, &weights) \
             or mul_overflows(work, max(<int64_t>CONV_MIN_WORK, each), &work):
         return threads
+    work = max(work, weights)
     return <int>max(<int64_t>1, min(<int64_t>threads, work // CONV_WORK))
 
 
@@ -167,7 +170,8 @@ cdef int plan_step(ConvPlan *plan, const ConvAlgorithm *algorithm, const SumOrde
     if plan_way(plan, algorithm, order, gradients, &step.way, failure):
         return failure.rule
     plain.parts = 0
-    if plain.dtype != DTYPE_F32 or gradients == FOR_GRAD_BIAS or algorithm.accepts(&plain, &why):
+    if plain.dtype != DTYPE_F32 or not gradients & (FOR_GRAD_INPUT | FOR_GRAD_WEIGHT) \
+            or algorithm.accepts(&plain, &why):
         return Rule.PASSED
     step.surveyed = True
     plan.survey_bytes = round_up(2 * plan.problem.batch * SURVEY_PIECES, CONV_ALIGN)
@@ -183,9 +187,10 @@ cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan
     """Plan the wanted gradients, of FOR_..., for at most so many threads."""
     cdef const SampleGeometry *sample = &plan.problem.sample
     cdef const char *forced = forced_algorithms()
-    cdef ConvAlgorithm for_input, for_weight, for_bias = bias_alone()
+    cdef ConvAlgorithm for_input, for_weight, for_bias = bias_alone(), for_padding = padding_taps()
     cdef SumOrder input_order, weight_order
     plan.problem = problem[0]
+    trim_taps(&plan.problem)
     plan.count = 0
     plan.survey_bytes = plan.shared_bytes = plan.thread_bytes = 0
     set_instruction_set(&plan.problem.sample)
@@ -202,6 +207,9 @@ cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan
         if choose_algorithm(sample, forced, FOR_GRAD_WEIGHT, &for_weight, failure):
             return failure.rule
         for_weight.order(sample, &weight_order)
+    if wanted & FOR_GRAD_WEIGHT and plan.problem.trimmed.any \
+            and plan_step(plan, &for_padding, &weight_order, FOR_PADDING_TAPS, failure):
+        return failure.rule
     if wanted & FOR_GRAD_INPUT and wanted & FOR_GRAD_WEIGHT and for_input.task == for_weight.task:
         if plan_step(plan, &for_input, &weight_order, FOR_GRAD_INPUT | FOR_GRAD_WEIGHT, failure):
             return failure.rule
@@ -221,7 +229,7 @@ cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan
 cdef int wanted_gradients(const ConvProblem *problem) noexcept nogil:
     """Return FOR_... of the gradients that have an address."""
     return (FOR_GRAD_INPUT if problem.view[CONV_GRAD_INPUT].data != NULL else 0) \
-        | (FOR_GRAD_WEIGHT if problem.view[CONV_GRAD_WEIGHT].data != NULL else 0) \
+        | (FOR_GRAD_WEIGHT | FOR_PADDING_TAPS if problem.view[CONV_GRAD_WEIGHT].data != NULL else 0) \
         | (FOR_GRAD_BIAS if problem.view[CONV_GRAD_BIAS].data != NULL else 0)
 
 
@@ -319,7 +327,7 @@ cdef void some_samples(const ConvProblem *problem, int64_t first, int64_t count,
 
 
 cdef void run_some_samples(const ConvCall *call, const ConvWay *way, int gradients, bint within, bint whichever,
-                      ConvRun *run) noexcept nogil:
+                           ConvRun *run) noexcept nogil:
     """Run the tasks of grad_input for all samples that are within bounds, or for the others, or for all."""
     cdef int64_t n = 0, count
     cdef bint here
@@ -392,10 +400,12 @@ cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *works
     output: no two write the same element, and each element is rounded to storage once."""
     cdef const ConvStep *step
     cdef ConvCall call
+    cdef ConvProblem bound = problem[0]
     cdef int wanted = wanted_gradients(problem), taken = 0, gradients, i
     cdef int surveyed = 0
+    shift_weights(&bound)
     workspace += -<uintptr_t>workspace % CONV_ALIGN
-    call.plan, call.problem, call.outside, call.threads = plan, problem, workspace, min(threads, plan.threads)
+    call.plan, call.problem, call.outside, call.threads = plan, &bound, workspace, min(threads, plan.threads)
     call.shared = workspace + plan.survey_bytes
     call.scratch = call.shared + plan.shared_bytes
     for i in range(plan.count):
@@ -405,7 +415,7 @@ cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *works
     for i in range(plan.count):
         step = &plan.steps[i]
         gradients = step.gradients & wanted & ~taken
-        if not gradients or is_empty(problem, gradients):
+        if not gradients or is_empty(&bound, gradients):
             continue
         if gradients & FOR_GRAD_WEIGHT:  # whose tasks take grad_bias along
             gradients |= wanted & FOR_GRAD_BIAS
@@ -475,6 +485,6 @@ cdef dict plan_facts(const ConvPlan *plan):
         "isa": chosen_isa.decode(), "lanes": plan.problem.sample.lanes, "threads": plan.threads,
         "workspace": plan.workspace_bytes, "shared": plan.shared_bytes, "per_thread": plan.thread_bytes,
         "steps": [step_facts(plan, &plan.steps[i]) for i in range(plan.count)
-                  if plan.steps[i].gradients != FOR_GRAD_BIAS],
+                  if plan.steps[i].gradients & (FOR_GRAD_INPUT | FOR_GRAD_WEIGHT)],
         "refused": {"grad_input": refusals(plan, FOR_GRAD_INPUT), "grad_weight": refusals(plan, FOR_GRAD_WEIGHT)},
     }

@@ -292,15 +292,6 @@ cdef int64_t block_offset(const Box *block, const int64_t *output, const int64_t
     return ((output[0] - low[0]) * block.extent[1] + output[1] - low[1]) * block.extent[2] + output[2] - low[2]
 
 
-cdef bint meets_output(const SampleGeometry *sample, const Box *block) noexcept nogil:
-    """Say whether any position of a block is an output pixel rather than padding."""
-    cdef int d
-    for d in range(3):
-        if block.first[d] + block.extent[d] <= 0 or block.first[d] >= sample.axis[d].size_out:
-            return False
-    return True
-
-
 # ---- classes of taps, for grad_weight
 
 # The input under a tile of output pixels: class by class, or interleaved (one "class" of all taps).

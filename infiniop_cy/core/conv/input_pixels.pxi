@@ -5,7 +5,10 @@ cdef enum:
     LANE_PIXELS = 1792        # of a tile
     LANE_SUMS = 1 << 15       # elements, or about, of all phases
     LANE_ROWS = 128           # of sums, all phases together
-    LANE_POSITIONS = 4096     # of a packed block, at most
+    LANE_POSITIONS = 4096     # of a packed block, at most; or more of them, of few channels:
+    LANE_MAX_POSITIONS = 1 << 14
+    LANE_ELEMENTS = 1 << 18   # of the block, or the sums
+    LANE_DEPTH = 8            # output channels, at most, where the input channels fill a vector
 
     # pieces of scratch; shared:
     LANE_WEIGHTS = 0
@@ -38,6 +41,14 @@ cdef int64_t pixels_rows(const SampleGeometry *sample) noexcept nogil:
     return round_up(sample.cin, pixels_tile(sample).rows)
 
 
+cdef int64_t lane_positions(const SampleGeometry *sample) noexcept nogil:
+    """Return the most positions of a packed block."""
+    cdef SumOrder order
+    order_panel(sample, &order)
+    return max(<int64_t>LANE_POSITIONS, min(<int64_t>LANE_MAX_POSITIONS, LANE_ELEMENTS // max(
+        order.channels, phase_count(sample) * pixels_rows(sample))))
+
+
 cdef void cut_input_pixels(const SampleGeometry *sample, Tiling *tiling) noexcept nogil:
     """Make tiles of one sample whose sums, of all phases, stay in the cache."""
     cdef int64_t grid[3]
@@ -47,7 +58,7 @@ cdef void cut_input_pixels(const SampleGeometry *sample, Tiling *tiling) noexcep
 
 cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) noexcept nogil:
     cdef Tiling tiling
-    if not 0 < sample.cin <= sample.lanes:
+    if sample.cin == 0 or sample.cin > sample.lanes and (sample.cout > LANE_DEPTH or accepts_input_gemm(sample, why)):
         why[0] = b"the input channels of a group fill a vector"
         return False
     if sample.pixels_in == 0 or phase_count(sample) > LANE_ROWS \
@@ -55,7 +66,7 @@ cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) n
         why[0] = b"no input pixels, or phases of the stride by input channels are too many rows"
         return False
     cut_input_pixels(sample, &tiling)
-    if halo_positions(sample, tiling.extent, LANE_POSITIONS) > LANE_POSITIONS:
+    if halo_positions(sample, tiling.extent, LANE_MAX_POSITIONS) > lane_positions(sample):
         why[0] = b"the block that the taps of a tile reach is too large"
         return False
     return True
@@ -75,7 +86,7 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
     own.weights.channels = order.channels
     phase_grid(sample, grid)
     cut_input_pixels(sample, &own.tiling)
-    positions, pixels = halo_positions(sample, own.tiling.extent, LANE_POSITIONS), tiling_pixels(&own.tiling)
+    positions, pixels = halo_positions(sample, own.tiling.extent, LANE_MAX_POSITIONS), tiling_pixels(&own.tiling)
     join_samples(grid, problem.batch, min(LANE_POSITIONS // positions,
                                           LANE_SUMS // (phase_count(sample) * pixels_rows(sample) * pixels)),
                  &own.tiling)
@@ -137,7 +148,8 @@ cdef void multiply_phase(const ConvRun *run, const Phase *phase, int64_t group, 
 
 cdef void pack_output_planes(const ConvRun *run, const Box *block, int64_t channel, int64_t channels,
                              char *scratch) noexcept nogil:
-    """Pack a block of grad_output as [co][position], or by pairs of co."""
+    """Pack a block of grad_output as [co][position], or by pairs of co. Zeros come after the positions, as far as
+    register tiles read: what memory held might be subnormal, which takes long to multiply."""
     cdef const InputPixels *own = <const InputPixels *>run.blocking.own
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef int64_t size[3]
@@ -145,7 +157,7 @@ cdef void pack_output_planes(const ConvRun *run, const Box *block, int64_t chann
     cdef int64_t width = pixels_tile(run.sample).vectors * run.sample.lanes, item = run.sample.item
     cdef char *to = local_piece(run, LANE_BLOCK, scratch)
     output_size(run.sample, size)
-    for c in range(rows):  # vectors go on past the block: subnormals that lay there would make that slow
+    for c in range(rows):
         memset(to + (c * own.plane + used) * item, 0, min(width, own.plane - used) * item)
     memset(to + rows * own.plane * item, 0, width * item)
     if own.weights.ci.vnni:

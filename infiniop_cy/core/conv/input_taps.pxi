@@ -24,7 +24,60 @@ cdef void block_input_taps(const ConvProblem *problem, const SumOrder *order, in
     join_samples(grid, problem.batch, MIN_TILE_PIXELS // tiling_pixels(&own.tiling), &own.tiling)
     while threads > 1 and own.task_panels > 1 and input_tile_tasks(problem, own) < 4 * threads:
         own.task_panels = ceil_div(own.task_panels, 2)
-    book_input_tiles(problem, order, tiling_pixels(&own.tiling), own, blocking)
+    book_input_tiles(problem, order, tiling_pixels(&own.tiling) + 1, own, blocking)
+
+
+cdef bint part_that_meets(const SampleGeometry *sample, const Box *tile, const int64_t *output,
+                          Box *part) noexcept nogil:
+    """Cut from a tile the pixels that meet only padding under a tap; return whether any are left. output: what the
+    phase's first pixel meets."""
+    cdef int64_t first, last
+    cdef int d
+    part[0] = tile[0]
+    for d in range(3):
+        first = max(tile.first[d], -output[d])
+        last = min(tile.first[d] + tile.extent[d], sample.axis[d].size_out - output[d])
+        if last <= first:
+            return False
+        part.first[d], part.extent[d] = first, last - first
+    return True
+
+
+cdef void multiply_part(const ConvRun *run, const InputTile *t, const BatchReduce *steps, int64_t co, int64_t tap,
+                        const Box *part) noexcept nogil:
+    """Add the products of a packed part of the tile, row of pixels by row, or all at once where it is the whole tile.
+    Register tiles run over into rows of zeros, as the sums behind are other pixels'."""
+    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
+    cdef int64_t pitch = block_pitch(run.sample, run.order), pixels = box_positions(part), length = part.extent[2], i
+    cdef int64_t from_row = 0, zeros = pixels * pitch, plane, line
+    cdef InputTile piece = t[0]
+    cdef Prefetch prefetch
+    no_prefetch(&prefetch)
+    if part.extent[2] == t.tile.extent[2] and part.extent[1] == t.tile.extent[1]:
+        length *= part.extent[1]
+        if part.extent[0] == t.tile.extent[0]:
+            length = pixels
+    memset(t.block + zeros * own_step(run), 0, pitch * own_step(run))
+    for i in range(length):
+        piece.indirection[i] = i * pitch
+    piece.pixels = length
+    while from_row < pixels:
+        line = from_row // part.extent[2]
+        plane = line // part.extent[1]  # of all samples
+        for i in range(MAX_ROWS):
+            piece.indirection[length + i] = zeros - from_row * pitch
+        piece.block = t.block + from_row * pitch * own_step(run)
+        line = (plane // part.extent[0] * t.tile.extent[0] + plane % part.extent[0] + part.first[0] - t.tile.first[0]) \
+            * t.tile.extent[1] + line % part.extent[1] + part.first[1] - t.tile.first[1]
+        piece.sums.data = t.sums.data + (line * t.tile.extent[2] + part.first[2] - t.tile.first[2]) \
+            * t.sums.pixel_pitch * run.sample.item
+        multiply_panels(run, &piece, steps, co, tap, &prefetch)
+        from_row += length
+
+
+cdef int64_t own_step(const ConvRun *run) noexcept nogil:
+    """Return the bytes of an element of a packed block."""
+    return 2 if (<const InputTiles *>run.blocking.own).weights.ci.vnni else run.sample.item
 
 
 cdef void input_taps_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
@@ -36,15 +89,12 @@ cdef void input_taps_task(const ConvRun *run, int64_t number, char *scratch) noe
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef InputTile t
-    cdef Box block
-    cdef Prefetch prefetch
+    cdef Box part, block
     cdef BatchReduce steps
     cdef int d
     if not begin_input_tile(run, number, scratch, &t):
         return
     output_size(sample, size)
-    no_prefetch(&prefetch)
-    fill_indirection(&t.tile, t.tile.extent, pitch, t.indirection)
     begin_steps(run, &t, &steps)
     steps.count, t.a_offset[0], t.b_offset[0] = 1, 0, 0
     while co < sample.cout:
@@ -52,15 +102,15 @@ cdef void input_taps_task(const ConvRun *run, int64_t number, char *scratch) noe
         steps.depth = ceil_div(count, 2) if own.weights.ci.vnni else count
         for tap in range(t.phase.tap_count):
             phase_tap(sample, &t.phase, tap, output, k)
-            block = t.tile
+            if not part_that_meets(sample, &t.tile, output, &part):
+                continue
+            block = part
             for d in range(3):
                 block.first[d] += output[d]
-            if not meets_output(sample, &block):
-                continue
             pack_channels(run.problem, &run.problem.view[CONV_GRAD_OUTPUT], size, &block,
                           t.sums.group * sample.cout + co, count, t.block, pitch, own.weights.ci.vnni, t.staging,
                           t.place)
-            multiply_panels(run, &t, &steps, co, tap, &prefetch)
+            multiply_part(run, &t, &steps, co, tap, &part)
         co += run.order.channels
     end_input_tile(run, &t)
 

@@ -71,8 +71,16 @@ ctypedef struct SampleGeometry:
     int64_t parts                 # bfloat16 whose sum an element is to AMX; 0 where there is no AMX
 
 
+# The kernel before taps were taken off that meet only padding, and which of its taps is the first that is left.
+ctypedef struct TrimmedTaps:
+    bint any
+    int64_t kernel[3]
+    int64_t first[3]
+
+
 ctypedef struct ConvProblem:
     SampleGeometry sample
+    TrimmedTaps trimmed           # the sample's geometry is that of what is left
     int64_t batch
     bint accumulate
     ConvView view[CONV_TENSORS]   # data is NULL for gradients left out

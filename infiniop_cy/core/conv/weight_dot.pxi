@@ -3,7 +3,7 @@
 # hold two samples.
 cdef enum:
     DOT_PIXELS = 2048          # of a tile
-    DOT_POSITIONS = 4096       # of a channel of the input's block, all classes together, at most
+    DOT_POSITIONS = 1 << 15    # of a channel of the input's block, all classes together, at most
     DOT_BLOCK_ELEMENTS = 1 << 17
     DOT_TASK_ROWS = 576        # (ci, tap) of a task
 
@@ -37,6 +37,9 @@ cdef bint accepts_weight_dot(const SampleGeometry *sample, const char **why) noe
     order_weight_dot(sample, &order)
     if not fill_input_block(sample, order.tile, 1, False, 1, DOT_POSITIONS, &block):
         why[0] = b"the block that the taps of a tile reach is too large"
+        return False
+    if not dot_products_pay(sample):
+        why[0] = b"short rows of output pixels leave some lanes empty"
         return False
     return True
 

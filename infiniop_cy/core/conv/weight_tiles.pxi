@@ -115,6 +115,8 @@ cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, W
     t.a_offset = <int64_t *>local_piece(run, WEIGHT_A_OFFSETS, scratch)
     t.b_offset = <int64_t *>local_piece(run, WEIGHT_B_OFFSETS, scratch)
     memset(t.sums, 0, (t.rows + MAX_ROWS) * t.pitch * sample.item)
+    if t.cos < t.pitch:  # columns without a channel: what memory held might be subnormal, which takes long to multiply
+        memset(t.output, 0, tiling_pixels(&own.tiling) * t.pitch * sample.item)
     if run.problem.accumulate:
         move_weight_rows(run.problem, t.group, t.row_from, t.rows, t.co_from, t.cos, t.sums, t.pitch, t.staging, True)
 
@@ -129,8 +131,6 @@ cdef void pack_output_columns(const ConvRun *run, const WeightTile *t, const Box
     output_size(sample, size)
     for p in range(t.panels):
         first, count = t.group * sample.cout + t.co_from + p * columns, min(columns, t.cos - p * columns)
-        if count < columns:  # the others are multiplied, too: subnormals that lay there would make that slow
-            memset(t.output + p * panel_bytes, 0, panel_bytes)
         if own.co.vnni:
             pack_vnni_pixels(g, size, tile, first, count, t.output + p * panel_bytes, columns, t.staging)
         else:

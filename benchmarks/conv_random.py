@@ -1,0 +1,241 @@
+"""conv_backward beside torch on random geometries, to find those where it falls behind by far.
+
+    python benchmarks/conv_random.py --seeds 0 200
+    python benchmarks/conv_random.py --seeds 0 100 --dtype bfloat16 --family far,few --part grad_input
+
+A seed is a geometry of one family, in the style of benchdnn's lists: kernels as large as the image, far dilation, strides
+past the kernel, patches, groups, tiny and big images, in one to three dimensions. Results are compared with torch's
+loosely, then both are timed interleaved. float16 and float64, which torch computes slowly, are timed beside our own
+float32. Every case slower than --limit times the other is printed, then how all are distributed, and the worst.
+"""
+import argparse
+import os
+import sys
+import time
+from math import prod
+from statistics import median
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import numpy as np
+
+from infiniop_cy.testing.conv import ConvCase
+
+PARTS = {"all": (True, True, True), "grad_input": (True, False, False), "grad_weight": (False, True, False)}
+LIMITS = {"float32": 3.0, "bfloat16": 3.0, "float16": 4.0, "float64": 4.0}  # times the other's time
+TOLERANCE = {"float32": 2e-5, "bfloat16": 2e-2, "float16": 2e-3, "float64": 2e-5}  # of the largest value
+MAX_PRODUCTS = 1 << 29   # of one gradient, those with padding included
+MAX_ELEMENTS = 1 << 23   # of one tensor
+OWN_WORST = 16.0         # products times this is the most that a slow algorithm of ours would do, about
+SECONDS = 0.12           # for the repeats of one case
+REPEATS = (3, 25)        # at least and at most
+
+
+class Draw:
+    """Random numbers of one seed."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+
+    def between(self, low, high):
+        """low to high, both included, small ones as often as large ones."""
+        return int(round(low * (high / low) ** self.rng.random())) if low < high else low
+
+    def one_of(self, *values):
+        return values[int(self.rng.integers(len(values)))]
+
+    def each(self, axes, function):
+        """A tuple; half of the time all axes are alike."""
+        if self.one_of(True, False):
+            return (function(),) * axes
+        return tuple(function() for _ in range(axes))
+
+    def size(self, axes, scale=1):
+        longest = {1: 4096, 2: 96, 3: 24}[axes] * scale
+        return self.each(axes, lambda: self.between(4, longest))
+
+    def channels(self):
+        return self.one_of(self.between(1, 32), self.between(16, 256), 2 ** self.between(3, 9), 3)
+
+
+def _same(kernel, dilation):
+    return tuple(d * (k - 1) // 2 for k, d in zip(kernel, dilation))
+
+
+def plain(draw, axes):
+    """Layers of networks."""
+    kernel = draw.each(axes, lambda: draw.one_of(1, 3, 3, 3, 5, 7, 2))
+    return draw.size(axes), kernel, draw.each(axes, lambda: draw.one_of(1, 1, 2)), \
+        draw.one_of(_same(kernel, (1,) * axes), (0,) * axes), (1,) * axes
+
+
+def large_kernel(draw, axes):
+    """Kernels of a good part of the image, up to all of it and its padding."""
+    size = draw.size(axes)
+    kernel = tuple(max(1, int(n * draw.one_of(0.3, 0.5, 0.9, 1))) for n in size)
+    return size, kernel, draw.each(axes, lambda: draw.one_of(1, 1, 2)), \
+        draw.one_of(_same(kernel, (1,) * axes), (0,) * axes, tuple(k // 4 for k in kernel)), (1,) * axes
+
+
+def few(draw, axes):
+    """One output pixel, or a few."""
+    size = draw.size(axes)
+    kernel = tuple(max(1, n - draw.one_of(0, 0, 1, 3)) for n in size)
+    return size, kernel, (1,) * axes, draw.each(axes, lambda: draw.one_of(0, 0, 1)), (1,) * axes
+
+
+def far(draw, axes):
+    """Taps far apart, padded to keep the size, or not."""
+    kernel = draw.each(axes, lambda: draw.one_of(2, 3, 3, 5))
+    dilation = draw.each(axes, lambda: draw.between(2, 40 if axes < 3 else 12))
+    span = tuple(d * (k - 1) for k, d in zip(kernel, dilation))
+    padding = draw.one_of(tuple((s + 1) // 2 for s in span), (0,) * axes)
+    size = tuple(max(n, s + 1 - 2 * p) for n, s, p in zip(draw.size(axes), span, padding))
+    return size, kernel, draw.each(axes, lambda: draw.one_of(1, 1, 1, 2)), padding, dilation
+
+
+def patches(draw, axes):
+    """Strides of the kernel's size, or past it."""
+    kernel = draw.each(axes, lambda: draw.one_of(1, 2, 4, 8, 16, 3))
+    stride = tuple(k + draw.one_of(0, 0, 0, 1, 2) for k in kernel)
+    return tuple(k * draw.between(1, max(1, n // k)) for n, k in zip(draw.size(axes, 3), kernel)), kernel, stride, \
+        (0,) * axes, (1,) * axes
+
+
+def tiny(draw, axes):
+    """Images of some pixels."""
+    size = draw.each(axes, lambda: draw.one_of(1, 1, 2, 3, 4, 7))
+    kernel = tuple(draw.one_of(1, 1, min(3, n), n) for n in size)
+    return size, kernel, (1,) * axes, draw.one_of((0,) * axes, _same(kernel, (1,) * axes)), (1,) * axes
+
+
+def big(draw, axes):
+    """Images of many pixels."""
+    kernel = draw.each(axes, lambda: draw.one_of(1, 3, 3, 7))
+    return tuple(n * 3 for n in draw.size(axes, 2)), kernel, draw.each(axes, lambda: draw.one_of(1, 1, 2, 4)), \
+        draw.one_of(_same(kernel, (1,) * axes), (0,) * axes), (1,) * axes
+
+
+FAMILIES = {f.__name__: f for f in (plain, large_kernel, few, far, patches, tiny, big)}
+
+
+def random_case(seed, families):
+    """The geometry of a seed: small enough, and of work that takes longer than a call."""
+    draw = Draw(seed)
+    for _ in range(10000):
+        name = draw.one_of(*families)
+        axes = draw.one_of(1, 2, 2, 2, 3)
+        size, kernel, stride, padding, dilation = FAMILIES[name](draw, axes)
+        groups = draw.one_of(1, 1, 1, draw.between(2, 64))
+        cin, cout = draw.channels(), draw.channels()
+        if groups > 1:
+            cin, cout = draw.one_of((1, 1), (1, draw.between(1, 4)), (draw.between(1, 32), draw.between(1, 32)))
+        batch = draw.one_of(1, 2, draw.between(1, 64))
+        case = ConvCase(name, batch, groups, groups * cin, groups * cout, size, kernel, stride, padding, dilation)
+        if min(case.out_size) < 1 or max(map(prod, case.shapes)) > MAX_ELEMENTS:
+            continue
+        if (1 << 16) <= sum(map(prod, case.shapes)) and case.flops // 2 <= MAX_PRODUCTS \
+                and batch * prod(size) * prod(kernel) * cin * cout * groups <= OWN_WORST * MAX_PRODUCTS:
+            return case
+    raise AssertionError("no geometry")
+
+
+def repro(case):
+    stride, padding, dilation, groups = case.geometry
+    return (f"ConvCase('{case.name}', {case.batch}, {groups}, {case.cin}, {case.cout}, {case.size}, {case.kernel}, "
+            f"{stride}, {tuple(p for p, _ in padding)}, {dilation})")
+
+
+def interleaved(calls):
+    """The median seconds of each call."""
+    seconds = [[] for _ in calls]
+    begun = time.perf_counter()
+    while len(seconds[0]) < REPEATS[0] or (
+            len(seconds[0]) < REPEATS[1] and time.perf_counter() - begun < SECONDS):
+        for call, into in zip(calls, seconds):
+            started = time.perf_counter()
+            call()
+            into.append(time.perf_counter() - started)
+            if len(into) == 2 and sum(into) > 1:  # slow enough to be seen
+                return [median(s) if s else into[-1] for s in seconds]
+    return [median(s[1:]) for s in seconds]
+
+
+def torch_call(case, data, mask):
+    import peers
+    import torch
+    stride, padding, dilation, groups = case.geometry
+    g, x, w = map(peers.to_torch, data)
+    return lambda: torch.ops.aten.convolution_backward.default(
+        g, x, w, [case.cout], stride, [p for p, _ in padding], dilation, False, [0] * len(stride), groups, list(mask))
+
+
+def check(case, dtype, ours, others):
+    """Stop where a result is far from the other's."""
+    for name, a, b in zip(("grad_input", "grad_weight", "grad_bias"), ours, others):
+        if a is None:
+            continue
+        a, b = (np.asarray(v.float() if hasattr(v, "float") else v).astype(float) for v in (a, b))
+        size = max(1e-30, np.abs(b).max(initial=0))
+        if not np.abs(a - b).max(initial=0) <= TOLERANCE[dtype] * size:
+            raise SystemExit(f"wrong {name}, by {np.abs(a - b).max() / size:.2g} of its largest value: {repro(case)}")
+
+
+def measure(case, options):
+    """(seconds of ours, seconds of the other)."""
+    import infiniop_cy as iop
+    from infiniop_cy.testing.conv import make_case
+    mask, dtype = PARTS[options.part], options.dtype
+    data = make_case(case, dtype, np.random.default_rng(7), integers=False)
+    ours = (lambda: iop.conv_backward(*data, **case.keywords, output_mask=mask))
+    if dtype in ("float16", "float64"):
+        single = tuple(a.astype(np.float32) for a in data)
+        other = (lambda: iop.conv_backward(*single, **case.keywords, output_mask=mask))
+    else:
+        other = torch_call(case, data, mask)
+    check(case, dtype, ours(), other())
+    return interleaved([ours, other])
+
+
+def summary(rows, limit):
+    ratios = np.array([other / ours for ours, other, _, _ in rows])
+    print(f"\n{len(rows)} cases: geometric mean {np.exp(np.log(ratios).mean()):.2f}, below 0.97: "
+          f"{(ratios < 0.97).mean():.0%}, below 0.5: {(ratios < 0.5).mean():.0%}, "
+          f"slower than {limit:g}x: {(ratios < 1 / limit).sum()}")
+    for name in FAMILIES:
+        of = np.array([other / ours for ours, other, case, _ in rows if case.name == name])
+        if len(of):
+            print(f"    {name:13} {len(of):4} cases, geometric mean {np.exp(np.log(of).mean()):5.2f}, worst {of.min():.3f}")
+    print("worst:")
+    for ours, other, case, seed in sorted(rows, key=lambda row: row[1] / row[0])[:20]:
+        print(f"    {other / ours:6.3f}  {ours * 1e3:9.3f} ms to {other * 1e3:8.3f}  seed {seed}: {repro(case)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs=2, default=(0, 100), metavar=("FIRST", "LAST"))
+    parser.add_argument("--dtype", default="float32", choices=LIMITS)
+    parser.add_argument("--family", default=",".join(FAMILIES), help="names with commas between them; default: all")
+    parser.add_argument("--part", default="all", choices=PARTS)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--limit", type=float, help="print what is slower than so many times the other; default: 3, "
+                        "or 4 beside our own float32")
+    options = parser.parse_args()
+    import torch  # first, so that both libraries share one OpenMP runtime and its threads
+
+    import infiniop_cy as iop
+    torch.inference_mode().__enter__()
+    torch.set_num_threads(options.threads)
+    limit, rows = options.limit or LIMITS[options.dtype], []
+    with iop.threads(options.threads):
+        for seed in range(*options.seeds):
+            case = random_case(seed, options.family.split(","))
+            ours, other = measure(case, options)
+            rows.append((ours, other, case, seed))
+            if ours > limit * other:
+                print(f"{other / ours:6.3f}  {ours * 1e3:9.3f} ms to {other * 1e3:8.3f}  seed {seed}: {repro(case)}",
+                      flush=True)
+    summary(rows, limit)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+# What the two algorithms share whose rows are output pixels and whose columns are (ci, tap), as the weights lie: which
+# taps meet the image at all, chunks of columns, and runs of them that lie evenly in memory.
+#
+# A line is all kx of one (ci, kz, ky). A chunk is some lines, or, where kernels are long, a segment of one line that
+# begins at a multiple of its length: so the order in which a pixel's products are added does not depend on chunks.
+cdef enum:
+    CHUNK_COLUMNS = 512     # (ci, tap) of a chunk, at most, where output pixels are few: to read weights in long stretches
+    NARROW_COLUMNS = 128    # where they are many: sums stay in the cache
+    NARROW_PIXELS = 16      # are many
+    CHUNK_PITCH = 656       # elements from row to row: columns and the widest register tile, an odd number of lines
+    NARROW_PITCH = 272
+    CHUNK_CHANNELS = 128    # output channels of a panel
+    CHUNK_ROWS = 192        # output pixels of a tile
+    OUTPUT_PITCH = 144      # elements from pixel to pixel of packed grad_output
+
+
+# The taps that lead from any output pixel to a box of the input, and those output pixels.
+ctypedef struct TapBox:
+    int64_t tap[3]
+    int64_t taps[3]
+    int64_t output[3]
+    int64_t outputs[3]
+
+
+ctypedef struct TapColumns:
+    TapBox box
+    int64_t ci_from, cis   # input channels of a group
+    int64_t lines          # of one ci
+    int64_t per_chunk      # lines of a chunk
+    int64_t segments       # of a line
+    int64_t chunks
+
+
+ctypedef struct Chunk:
+    int64_t line, lines    # over all ci
+    int64_t tap, taps      # kx of each line
+    int64_t columns
+
+
+# How columns lie in some tensor: lines of `level` axes follow each other, so that their columns are `step` apart.
+ctypedef struct LineRuns:
+    int level
+    int64_t step
+
+
+cdef bint reach_taps(const SampleGeometry *sample, const int64_t *low, const int64_t *high,
+                     TapBox *box) noexcept nogil:
+    """Find the taps and output pixels that meet input pixels [low, high); return False if none do."""
+    cdef const ConvAxis *axis
+    cdef int64_t first, last
+    cdef bint any = True
+    cdef int d
+    for d in range(3):
+        axis = &sample.axis[d]
+        first = low[d] + axis.before - (axis.size_out - 1) * axis.stride
+        last = high[d] - 1 + axis.before
+        box.tap[d] = ceil_div(max(<int64_t>0, first), axis.dilation)
+        box.taps[d] = max(<int64_t>0, min(axis.kernel - 1, floor_div(last, axis.dilation)) - box.tap[d] + 1)
+        first = low[d] + axis.before - (axis.kernel - 1) * axis.dilation
+        box.output[d] = ceil_div(max(<int64_t>0, first), axis.stride)
+        box.outputs[d] = max(<int64_t>0, min(axis.size_out - 1, floor_div(last, axis.stride)) - box.output[d] + 1)
+        any = any and box.taps[d] > 0 and box.outputs[d] > 0
+    return any
+
+
+cdef bint reach_image(const SampleGeometry *sample, TapBox *box) noexcept nogil:
+    """Find the taps that meet the image; return False if none do."""
+    cdef int64_t low[3]
+    cdef int64_t high[3]
+    memset(low, 0, sizeof(low))
+    input_size(sample, high)
+    return reach_taps(sample, low, high, box)
+
+
+cdef int64_t box_taps(const TapBox *box) noexcept nogil:
+    """Count the taps of a box."""
+    return box.taps[0] * box.taps[1] * box.taps[2]
+
+
+cdef int64_t chunk_columns(const SampleGeometry *sample) noexcept nogil:
+    """Return the most columns of a chunk."""
+    return NARROW_COLUMNS if sample.pixels_out >= NARROW_PIXELS else CHUNK_COLUMNS
+
+
+cdef int64_t chunk_pitch(const SampleGeometry *sample) noexcept nogil:
+    """Return the elements from row to row of a chunk."""
+    return NARROW_PITCH if sample.pixels_out >= NARROW_PIXELS else CHUNK_PITCH
+
+
+cdef void cut_chunks(const SampleGeometry *sample, TapColumns *columns) noexcept nogil:
+    """Cut the columns of a box, ci_from and cis into chunks."""
+    cdef const TapBox *box = &columns.box
+    cdef int64_t most = chunk_columns(sample)
+    columns.lines = box.taps[0] * box.taps[1]
+    columns.per_chunk = columns.segments = 1
+    if sample.axis[2].kernel > most:
+        columns.segments = (box.tap[2] + box.taps[2] - 1) // most - box.tap[2] // most + 1
+    elif box.taps[2]:
+        columns.per_chunk = most // box.taps[2]
+    columns.chunks = ceil_div(columns.cis * columns.lines, columns.per_chunk) * columns.segments \
+        if box.taps[2] else 0
+
+
+cdef void nth_chunk(const SampleGeometry *sample, const TapColumns *columns, int64_t number,
+                    Chunk *chunk) noexcept nogil:
+    """Make the chunk of that number, which is below columns.chunks."""
+    cdef int64_t first = columns.box.tap[2], last = first + columns.box.taps[2], segment, most = chunk_columns(sample)
+    chunk.line = number // columns.segments * columns.per_chunk
+    chunk.lines = min(columns.per_chunk, columns.cis * columns.lines - chunk.line)
+    if columns.segments > 1:
+        segment = (first // most + number % columns.segments) * most
+        first, last = max(first, segment), min(last, segment + most)
+    chunk.tap, chunk.taps = first, last - first
+    chunk.columns = chunk.lines * chunk.taps
+
+
+cdef void line_taps(const TapColumns *columns, int64_t line, int64_t *ci, int64_t *k) noexcept nogil:
+    """Write the ci of a line and its tap along the first two axes."""
+    ci[0] = line // columns.lines
+    k[0] = columns.box.tap[0] + line % columns.lines // columns.box.taps[1]
+    k[1] = columns.box.tap[1] + line % columns.box.taps[1]
+
+
+cdef LineRuns line_runs(const TapColumns *columns, const Chunk *chunk, int64_t channel, const int64_t *space) noexcept \
+        nogil:
+    """Find how many lines follow each other where channels are `channel` and taps `space` apart along each axis."""
+    cdef LineRuns runs
+    cdef int64_t count[3]
+    cdef int64_t stride[3]
+    cdef int64_t n = chunk.taps
+    count[0], count[1], count[2] = columns.box.taps[1], columns.box.taps[0], columns.cis
+    stride[0], stride[1], stride[2] = space[1], space[0], channel
+    runs.level, runs.step = 0, space[2]
+    while runs.level < 3:
+        if count[runs.level] > 1:
+            if columns.segments > 1 or (n > 1 and stride[runs.level] != n * runs.step):
+                break
+            if n == 1:
+                runs.step = stride[runs.level]
+            n *= count[runs.level]
+        runs.level += 1
+    return runs
+
+
+cdef int64_t lines_of_run(const TapColumns *columns, const LineRuns *runs, const Chunk *chunk,
+                          int64_t line) noexcept nogil:
+    """Count the chunk's lines from this one on that follow each other."""
+    cdef int64_t left = chunk.line + chunk.lines - line
+    if runs.level == 0:
+        return 1
+    if runs.level == 1:
+        return min(left, columns.box.taps[1] - line % columns.box.taps[1])
+    return left if runs.level == 3 else min(left, columns.lines - line % columns.lines)
+
+
+cdef void move_columns(const ConvProblem *problem, const ConvView *w, const TapColumns *columns, const Chunk *chunk,
+                       int64_t channel, int64_t channels, char *values, bint loading) noexcept nogil:
+    """Move the chunk's columns of output channels [channel, +channels), of all groups', from rows of values chunk_pitch
+    elements apart to weights, or (loading) back."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef LineRuns runs = line_runs(columns, chunk, w.channel, w.space)
+    cdef int64_t line = chunk.line, lines, ci, count, co, pitch = chunk_pitch(sample) * sample.item
+    cdef int64_t k[3]
+    cdef char *at
+    while line < chunk.line + chunk.lines:
+        line_taps(columns, line, &ci, k)
+        lines = lines_of_run(columns, &runs, chunk, line)
+        count = lines * chunk.taps
+        at = w.data + channel * w.n + (columns.ci_from + ci) * w.channel + k[0] * w.space[0] + k[1] * w.space[1] \
+            + chunk.tap * w.space[2]
+        for co in range(channels):
+            if loading:
+                problem.load(at + co * w.n, runs.step, values + co * pitch, sample.item, count)
+            else:
+                problem.save(values + co * pitch, sample.item, at + co * w.n, runs.step, count)
+        values += count * sample.item
+        line += lines
+
+
+cdef const RegisterTile *tile_for(const SampleGeometry *sample, int64_t rows, int64_t columns) noexcept nogil:
+    """Find the register tile for so many rows and columns. All give the same bits."""
+    cdef const RegisterTiles *tiles = &kernels.gemm[sample.compute]
+    cdef int64_t vectors = ceil_div(columns, sample.lanes)
+    if rows <= tiles.few_rows.rows and vectors > tiles.max_vectors:
+        return &tiles.one_row if rows == 1 else &tiles.few_rows
+    return &tiles.many_rows[min(vectors, <int64_t>tiles.max_vectors)]
+
+
+cdef int64_t columns_read(const SampleGeometry *sample, int64_t rows, int64_t columns) noexcept nogil:
+    """Count the columns that the register tiles for so many rows read and write."""
+    cdef const RegisterTile *tile
+    cdef int64_t j = 0
+    while j < columns:
+        tile = tile_for(sample, rows, columns - j)
+        j += tile.vectors * sample.lanes
+    return j
+
+
+cdef int64_t columns_packed(const SampleGeometry *sample, int64_t columns) noexcept nogil:
+    """Count the columns that register tiles read, whatever the rows are."""
+    cdef const RegisterTiles *tiles = &kernels.gemm[sample.compute]
+    return max(columns_read(sample, 1, columns), max(columns_read(sample, 2, columns),
+                                                     columns_read(sample, tiles.few_rows.rows + 1, columns)))
+
+
+cdef void multiply_chunk(const SampleGeometry *sample, const BatchReduce *steps, const char *a,
+                         const int64_t *indirection, int64_t rows, const char *b, int64_t columns, char *c,
+                         bint accumulate) noexcept nogil:
+    """Add a b to c, rows of c chunk_pitch elements apart."""
+    cdef const RegisterTile *tile
+    cdef int64_t j = 0, pitch = chunk_pitch(sample)
+    cdef Prefetch prefetch
+    no_prefetch(&prefetch)
+    while j < columns:
+        tile = tile_for(sample, rows, columns - j)
+        multiply(tile, steps, a, indirection, rows, b + j * sample.item, c + j * sample.item, pitch, sample.item,
+                 accumulate, &prefetch)
+        j += tile.vectors * sample.lanes
+
+
+cdef void zero_columns(const SampleGeometry *sample, int64_t first, int64_t last, int64_t rows,
+                       char *values) noexcept nogil:
+    """Write zeros to columns [first, last) of each row."""
+    cdef int64_t pitch = chunk_pitch(sample), row
+    for row in range(rows if first < last else 0):
+        memset(values + (row * pitch + first) * sample.item, 0, (last - first) * sample.item)

@@ -1,0 +1,140 @@
+# When output pixels and taps are multiplied as columns, and when input pixels are: an estimate of what either takes for
+# one sample, in nanoseconds of one core with AVX-512 (only its ratios count), fitted to measurements of some hundred
+# random geometries. It sees one sample's geometry, so that the choice does not depend on the batch, whose share in
+# packing the weights is taken for that of WEIGHT_SAMPLES samples.
+cdef enum:
+    WEIGHT_SAMPLES = 4
+
+
+cdef double products_by_phases(const SampleGeometry *sample) noexcept nogil:
+    """Count the input pixels under all taps of their phases, those that meet padding, too."""
+    cdef const ConvAxis *axis
+    cdef ConvAxisPhase phase
+    cdef double all_axes = 1, products
+    cdef int64_t number, residue
+    cdef int d
+    for d in range(3):
+        axis = &sample.axis[d]
+        products = 0
+        if axis.phases <= axis.kernel:
+            for number in range(axis.phases):
+                phase = conv_axis_phase(axis[0], number)
+                products += <double>phase.size * phase.taps
+        else:
+            for number in range(axis.kernel):
+                residue = (number * axis.dilation - axis.before) % axis.stride
+                residue += axis.stride if residue < 0 else 0
+                products += (axis.size_in - 1 - residue) // axis.stride + 1 if residue < axis.size_in else 0
+        all_axes *= products
+    return all_axes
+
+
+# What the estimates count, of one group and sample.
+ctypedef struct TapCounts:
+    double cin, cout
+    double vectors       # of cin
+    double pixels, rows  # of the output
+    double lines         # of taps, over all ci
+    double columns       # vectors of (ci, tap) that meet the image
+    double taps          # that do
+    double weights, image  # vectors
+    double products      # input pixels by taps, as products_by_phases counts them
+    double phases
+    double pieces        # rows of the input that are written one by one, being apart
+
+
+cdef bint count_taps(const SampleGeometry *sample, TapCounts *n) noexcept nogil:
+    """Count; return False where there is nothing to multiply."""
+    cdef TapBox box
+    if sample.pixels_in == 0 or sample.cin == 0 or sample.cout == 0 or not reach_image(sample, &box):
+        return False
+    n.cin, n.cout, n.vectors = sample.cin, sample.cout, ceil_div(sample.cin, sample.lanes)
+    n.pixels, n.rows = sample.pixels_out, sample.axis[0].size_out * sample.axis[1].size_out
+    n.taps, n.lines = box_taps(&box), box.taps[0] * box.taps[1] * sample.cin
+    n.columns = ceil_div(<int64_t>(n.taps * n.cin), sample.lanes)
+    n.weights, n.image = n.cin * sample.taps * n.cout / sample.lanes, n.cin * sample.pixels_in / sample.lanes
+    n.products, n.phases, n.pieces = products_by_phases(sample), phase_count(sample), 0
+    if n.phases > 1:
+        n.pieces = sample.pixels_in // ceil_div(sample.axis[2].size_in, sample.axis[2].stride)
+    return True
+
+
+cdef double col2im_time(const TapCounts *n) noexcept nogil:
+    """Estimate grad_input:col2im."""
+    cdef double time = n.pixels * n.columns * (0.35 * n.cout + 3) + n.weights * 7 / WEIGHT_SAMPLES + n.image * 8 + 90
+    return time + n.lines * (3 * n.rows + 3.5 * n.pixels) if n.pixels > 1 else time
+
+
+cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
+    """Estimate the first of grad_input's other algorithms that accepts."""
+    cdef const char *why
+    cdef double weights = sample.taps * n.cout * n.vectors / WEIGHT_SAMPLES
+    cdef double phases = n.phases * n.pixels * n.cout, products = min(n.products, n.pixels * n.taps)
+    if accepts_input_amx(sample, &why) or accepts_input_amx_fused(sample, &why):
+        return n.products * n.vectors * n.cout * 0.065 + phases * 0.15 + n.image * 14 + n.pieces * n.cin * 9 \
+            + n.phases * n.vectors * 45 + weights * 8 + 1200
+    if accepts_input_pixels(sample, &why):
+        return n.products * n.cin / sample.lanes * n.cout * 0.42 + phases * 0.11 + n.image * 18 + n.pieces * n.cin * 7 \
+            + n.phases * n.vectors * 8 + weights * 52 + 200
+    if accepts_input_gemm(sample, &why):
+        return n.products * n.vectors * n.cout * 0.22 + phases * 0.2 + n.image * 17 + n.pieces * n.cin * 9 \
+            + n.phases * n.vectors * 70 + weights * 21
+    return products * n.cout * (n.vectors * 0.22 + 0.5) + n.image * 17 + n.pieces * n.cin * 32 \
+        + n.phases * n.vectors * 70 + weights * 21 + n.taps * 1000
+
+
+cdef bint col2im_pays(const SampleGeometry *sample) noexcept nogil:
+    """Say whether grad_input takes less by col2im than by what else accepts it."""
+    cdef TapCounts n
+    return not count_taps(sample, &n) or col2im_time(&n) < input_time(sample, &n)
+
+
+cdef double outer_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
+    """Estimate grad_weight:outer."""
+    cdef double blocks = ceil_div(sample.cout, OUTER_COS), time
+    time = n.pixels * n.columns * (0.15 * round_up(sample.cout, 8) + 4 * blocks) + n.weights * 8 / WEIGHT_SAMPLES \
+        + n.pixels * n.cout * max(<double>1, n.columns / 32) + 190
+    return time + blocks * n.lines * (6 * n.rows + 4.5 * n.pixels) if n.pixels > 1 else time
+
+
+cdef double weight_dot_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
+    """Estimate grad_weight:dot."""
+    cdef double rows = n.cin * sample.taps
+    return n.rows * ceil_div(sample.axis[2].size_out, sample.lanes) * rows * n.cout * 0.72 \
+        + rows * n.cout * (13 + 0.3 * n.rows) + n.image * 8 + n.phases * n.cin * 36 + 260
+
+
+cdef double weight_gemm_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
+    """Estimate grad_weight:gemm."""
+    cdef double rows = n.cin * sample.taps
+    return rows * n.pixels * ceil_div(sample.cout, sample.lanes) * 0.23 + n.pixels * n.cout * 0.6 + n.image * 9 \
+        + rows * (n.cout * 0.8 / WEIGHT_SAMPLES + n.rows * 0.7) + 130
+
+
+cdef bint dot_products_pay(const SampleGeometry *sample) noexcept nogil:
+    """Say whether grad_weight takes less by dot products than by gemm, or about as little."""
+    cdef const char *why
+    cdef TapCounts n
+    return not count_taps(sample, &n) or not accepts_weight_gemm(sample, &why) \
+        or weight_dot_time(sample, &n) < 1.2 * weight_gemm_time(sample, &n)
+
+
+cdef double weight_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
+    """Estimate the first of grad_weight's other algorithms that accepts."""
+    cdef const char *why
+    cdef double rows = n.cin * sample.taps, vectors = ceil_div(sample.cout, sample.lanes)
+    if accepts_weight_amx(sample, &why) or accepts_weight_amx_fused(sample, &why):
+        return rows * n.pixels * vectors * 0.043 + n.pixels * n.cout * 0.4 + n.image * 11 \
+            + rows * (n.cout * 1.2 / WEIGHT_SAMPLES + n.rows * 0.8 + 1) + 1500
+    if accepts_weight_dot(sample, &why):
+        return weight_dot_time(sample, n)
+    if accepts_weight_gemm(sample, &why):
+        return weight_gemm_time(sample, n)
+    return rows * n.pixels * (vectors * 0.17 + 0.4) + n.pixels * n.cout * 0.5 \
+        + rows * (n.cout * 1.3 / WEIGHT_SAMPLES + n.rows * 0.9 + 20)
+
+
+cdef bint outer_products_pay(const SampleGeometry *sample) noexcept nogil:
+    """Say whether grad_weight takes less by outer products than by what else accepts it."""
+    cdef TapCounts n
+    return not count_taps(sample, &n) or outer_time(sample, &n) < weight_time(sample, &n)
