@@ -1,4 +1,5 @@
-// A line of the kernel's taps over lines of the image: its pixels taken out for each output pixel, or sums added to them.
+// A line of the kernel's taps over lines of the image: its pixels taken out for each output pixel, or sums added to
+// them.
 #pragma once
 #include "dtype.h"
 #include "table.h"
@@ -154,11 +155,11 @@ template <class V, class Sums> INFINIOP_INLINE void add_windows(const TapLine &l
 }
 #endif
 
-template <class V, class Sums> INFINIOP_INLINE void add_rows(const TapLine &line, const Sums &sums, scalar<V> *to_line) {
+template <class V, class Sums> INFINIOP_INLINE void add_rows(const TapLine &line, const Sums &sums,
+                                                             scalar<V> *to_line) {
     constexpr int count = lanes<V>::count;
 #if defined(__AVX512F__)
-    if (line.tap_step == 1 && line.rows > 1 && line.row_step < line.taps)
-        return add_windows<V>(line, sums, to_line);
+    if (line.tap_step == 1 && line.rows > 1 && line.row_step < line.taps) return add_windows<V>(line, sums, to_line);
 #endif
     for (int64_t r = 0; r < line.rows; r++) {
         const InsideTaps t = inside_taps(line, r);

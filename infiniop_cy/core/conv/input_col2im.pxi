@@ -321,7 +321,8 @@ cdef void add_lines(const SampleGeometry *sample, const Col2imTask *t, const Box
                  (t.weights if fused else t.products) + i * chunk.taps * sample.item, fused)
 
 
-cdef void add_runs(const SampleGeometry *sample, const Col2imTask *t, const Box *tile, const Chunk *chunk) noexcept nogil:
+cdef void add_runs(const SampleGeometry *sample, const Col2imTask *t, const Box *tile,
+                   const Chunk *chunk) noexcept nogil:
     """Add the products of a chunk with the only output pixel, as many lines at a time as follow each other in the
     image."""
     cdef int64_t line = chunk.line, lines, ci, d, item = sample.item
