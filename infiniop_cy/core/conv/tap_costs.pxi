@@ -4,6 +4,7 @@
 # packing the weights is taken for that of WEIGHT_SAMPLES samples.
 cdef enum:
     WEIGHT_SAMPLES = 4
+    DOT_CHANNELS = 4   # output channels; dot products of fewer always take less
 
 
 cdef double products_by_phases(const SampleGeometry *sample) noexcept nogil:
@@ -115,7 +116,7 @@ cdef bint dot_products_pay(const SampleGeometry *sample) noexcept nogil:
     """Say whether grad_weight takes less by dot products than by gemm, or about as little."""
     cdef const char *why
     cdef TapCounts n
-    return not count_taps(sample, &n) or not accepts_weight_gemm(sample, &why) \
+    return sample.cout < DOT_CHANNELS or not count_taps(sample, &n) or not accepts_weight_gemm(sample, &why) \
         or weight_dot_time(sample, &n) < 1.2 * weight_gemm_time(sample, &n)
 
 
