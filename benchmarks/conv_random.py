@@ -3,10 +3,10 @@
     python benchmarks/conv_random.py --seeds 0 200
     python benchmarks/conv_random.py --seeds 0 100 --dtype bfloat16 --family far,few --part grad_input
 
-A seed is a geometry of one family, in the style of benchdnn's lists: kernels as large as the image, far dilation, strides
-past the kernel, patches, groups, tiny and big images, in one to three dimensions. Results are compared with torch's
-loosely, then both are timed interleaved. float16 and float64, which torch computes slowly, are timed beside our own
-float32. Every case slower than --limit times the other is printed, then how all are distributed, and the worst.
+A seed is a geometry of one family, in the style of benchdnn's lists: kernels as large as the image, far dilation,
+strides past the kernel, patches, groups, tiny and big images, in one to three dimensions. Results are compared with
+torch's loosely, then both are timed interleaved. float16 and float64, which torch computes slowly, are timed beside our
+own float32. Every case slower than --limit times the other is printed, then how all are distributed, and the worst.
 """
 import argparse
 import os
@@ -38,7 +38,7 @@ class Draw:
 
     def between(self, low, high):
         """low to high, both included, small ones as often as large ones."""
-        return int(round(low * (high / low) ** self.rng.random())) if low < high else low
+        return round(low * (high / low) ** self.rng.random()) if low < high else low
 
     def one_of(self, *values):
         return values[int(self.rng.integers(len(values)))]
@@ -186,10 +186,12 @@ def measure(case, options):
     from infiniop_cy.testing.conv import make_case
     mask, dtype = PARTS[options.part], options.dtype
     data = make_case(case, dtype, np.random.default_rng(7), integers=False)
-    ours = (lambda: iop.conv_backward(*data, **case.keywords, output_mask=mask))
+
+    def call(arrays):
+        return lambda: iop.conv_backward(*arrays, **case.keywords, output_mask=mask)
+    ours = call(data)
     if dtype in ("float16", "float64"):
-        single = tuple(a.astype(np.float32) for a in data)
-        other = (lambda: iop.conv_backward(*single, **case.keywords, output_mask=mask))
+        other = call(tuple(a.astype(np.float32) for a in data))
     else:
         other = torch_call(case, data, mask)
     check(case, dtype, ours(), other())
@@ -204,7 +206,8 @@ def summary(rows, limit):
     for name in FAMILIES:
         of = np.array([other / ours for ours, other, case, _ in rows if case.name == name])
         if len(of):
-            print(f"    {name:13} {len(of):4} cases, geometric mean {np.exp(np.log(of).mean()):5.2f}, worst {of.min():.3f}")
+            print(f"    {name:13} {len(of):4} cases, geometric mean {np.exp(np.log(of).mean()):5.2f}, "
+                  f"worst {of.min():.3f}")
     print("worst:")
     for ours, other, case, seed in sorted(rows, key=lambda row: row[1] / row[0])[:20]:
         print(f"    {other / ours:6.3f}  {ours * 1e3:9.3f} ms to {other * 1e3:8.3f}  seed {seed}: {repro(case)}")

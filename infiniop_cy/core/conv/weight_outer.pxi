@@ -1,6 +1,6 @@
-# grad_weight by outer products: rows are co, columns (ci, tap) as the weights lie, steps are output pixels. A chunk of the
-# input under all output pixels of a tile is packed line of taps by line. For kernels about as large as the image, and for
-# patches.
+# grad_weight by outer products: rows are co, columns (ci, tap) as the weights lie, steps are output pixels. A chunk of
+# the input under all output pixels of a tile is packed line of taps by line. For kernels about as large as the image,
+# and for patches.
 cdef enum:
     OUTER_COS = 128         # rows summed together
 
@@ -131,6 +131,8 @@ cdef void take_line(const ConvProblem *problem, const OuterTask *t, const Box *t
     cdef char *source
     line_taps(&t.columns, line, &ci, k)
     taps.rows, taps.row_step, taps.taps, taps.tap_step = tile.extent[2], x.stride, chunk.taps, x.dilation
+    if chunk.taps == 1:
+        taps.tap_step = 1
     taps.first = tile.first[2] * x.stride + chunk.tap * x.dilation - x.before
     taps.pitch = input.space[2] // itemsize_of(sample.dtype)
     for n in range(tile.n, tile.n + tile.samples):
@@ -203,7 +205,8 @@ cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chun
         zero_columns(sample, chunk.columns, columns_read(sample, count, chunk.columns), count, t.sums)
     else:
         zero_columns(sample, 0, columns_read(sample, count, chunk.columns), count, t.sums)
-    steps.count, steps.a_offset, steps.b_offset, steps.a_step, steps.b_step = 1, &at, &at, OUTPUT_PITCH, chunk_pitch(sample)
+    steps.count, steps.a_offset, steps.b_offset = 1, &at, &at
+    steps.a_step, steps.b_step = OUTPUT_PITCH, chunk_pitch(sample)
     repeat_last(t.rows, count)
     while nth_tile(&own.tiling, problem.batch, size, tile_number, &tile):
         if not one_tile or t.packed_input != number:
