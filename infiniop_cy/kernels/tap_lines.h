@@ -7,6 +7,8 @@
 namespace INFINIOP_ISA {
 namespace {
 
+INFINIOP_INLINE int64_t up(int64_t n, int64_t of) { return n / of + (n % of != 0); }
+
 // The taps of one output pixel that are inside of the image: [from, to), the first of them at pixel `at`.
 struct InsideTaps { int64_t from, to, at; };
 
@@ -14,7 +16,7 @@ INFINIOP_INLINE InsideTaps inside_taps(const TapLine &line, int64_t row) {
     const int64_t first = line.first + row * line.row_step, step = line.tap_step;
     InsideTaps t = {0, line.taps, first};
     if (first < 0) {
-        t.from = step == 1 ? -first : (-first + step - 1) / step;
+        t.from = step == 1 ? -first : up(-first, step);
         t.at = first + t.from * step;
     }
     if (first + (line.taps - 1) * step >= line.size)
@@ -28,7 +30,7 @@ struct InsideRows { int64_t from, to; };
 
 INFINIOP_INLINE InsideRows inside_rows(const TapLine &line) {
     const int64_t last = line.size - 1 - line.first - (line.taps - 1) * line.tap_step, step = line.row_step;
-    InsideRows rows = {line.first < 0 ? (-line.first + step - 1) / step : 0, last < 0 ? 0 : last / step + 1};
+    InsideRows rows = {line.first < 0 ? up(-line.first, step) : 0, last < 0 ? 0 : last / step + 1};
     if (rows.to > line.rows) rows.to = line.rows;
     if (rows.from > rows.to) rows.from = rows.to;
     return rows;

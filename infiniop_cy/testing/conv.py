@@ -189,6 +189,9 @@ CONV_CASES = {case.name: case for case in (
     ConvCase("parallel", 2, 2, 64, 96, (20, 20), (3, 3), 1, 1),
     ConvCase("parallel-stride", 3, 1, 50, 60, (41, 40), (3, 3), 2, 1),
     ConvCase("parallel-tiny-images", 120, 1, 24, 50, (5, 5), (3, 3), 1, 1),
+    ConvCase("parallel-long-kernel", 1, 1, 1, 250, (3000,), (2981,)),  # slabs of the image, segments of a line of taps
+    ConvCase("parallel-few-outputs", 2, 1, 1, 200, (60, 60), (57, 58)),
+    ConvCase("padding-taps", 2, 1, 5, 4, (4, 3), (5, 3), 1, (15, 10), (7, 9)),  # taps at both sides meet only padding
     ConvCase("batch-0", 0, 1, 3, 4, (8, 8), (3, 3), 1, 1),
     ConvCase("no-input-channels", 2, 1, 0, 4, (5, 5), (3, 3), 1, 1),
     ConvCase("no-output-channels", 2, 1, 3, 0, (5, 5), (3, 3), 1, 1),
@@ -204,8 +207,11 @@ def _random_shapes(integer, tiny, shrink):
     def one_of(*ranges):
         return integer(*ranges[integer(0, len(ranges) - 1)])
     kernel, stride, dilation, pairs, size = [], [], [], [], []
+    long_kernel = integer(0, 11) == 0  # about as long as the image
     for _ in range(axes):
         k, d = one_of((1, 1), (1, 3), (1, 1), (2, 4 if tiny else 12)), one_of((1, 1), (1, 3), (1, 6), (7, 40))
+        if long_kernel and integer(0, 1):
+            k, d = one_of((9, 30), (9, (0, 1500, 60, 20)[axes])), one_of((1, 1), (1, 2))
         before, after = (one_of((0, 0), (0, 2), (0, 6)) for _ in range(2))
         if integer(0, 3):  # most networks pad alike on both sides
             after = before

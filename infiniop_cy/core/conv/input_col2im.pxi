@@ -291,6 +291,8 @@ cdef void add_line(const SampleGeometry *sample, const Col2imTask *t, const Box 
     cdef TapLine taps
     line_taps(&t.columns, line, &ci, k)
     taps.rows, taps.row_step, taps.taps, taps.tap_step = tile.extent[2], x.stride, chunk.taps, x.dilation
+    if chunk.taps == 1:
+        taps.tap_step = 1
     taps.first = tile.first[2] * x.stride + chunk.tap * x.dilation - x.before - t.low[2]
     taps.size, taps.pitch = t.extent[2], 1
     for n in range(tile.samples):
@@ -340,9 +342,9 @@ cdef void add_runs(const SampleGeometry *sample, const Col2imTask *t, const Box 
         line_taps(&t.columns, line, &ci, k)
         k[2] = chunk.tap
         lines = lines_of_run(&t.columns, &runs, chunk, line)
-        taps.taps, taps.first = lines * chunk.taps, ((tile.n - t.n) * t.columns.cis + ci) * t.plane
+        taps.taps, taps.first = lines * chunk.taps, (tile.n - t.n) * t.columns.cis + ci
         for d in range(3):
-            taps.first += k[d] * space[d] - (sample.axis[d].before + t.low[d]) * space[d] // sample.axis[d].dilation
+            taps.first = taps.first * t.extent[d] + k[d] * sample.axis[d].dilation - sample.axis[d].before - t.low[d]
         kernels.add_taps[sample.compute](&taps, products, chunk_pitch(sample), t.sums)
         products += taps.taps * item
         line += lines

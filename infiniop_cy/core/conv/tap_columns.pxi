@@ -4,7 +4,7 @@
 # A line is all kx of one (ci, kz, ky). A chunk is some lines, or, where kernels are long, a segment of one line that
 # begins at a multiple of its length: so the order in which a pixel's products are added does not depend on chunks.
 cdef enum:
-    CHUNK_COLUMNS = 512     # (ci, tap) of a chunk, at most, where output pixels are few: weights are read in stretches
+    CHUNK_COLUMNS = 512     # (ci, tap) of a chunk, at most, where output pixels are few: weights are read in long rows
     NARROW_COLUMNS = 128    # where they are many: sums stay in the cache
     NARROW_PIXELS = 16      # are many
     CHUNK_PITCH = 656       # elements from row to row: columns and the widest register tile, an odd number of lines

@@ -1,9 +1,10 @@
 # When output pixels and taps are multiplied as columns, and when input pixels are: an estimate of what either takes for
 # one sample, in nanoseconds of one core with AVX-512 (only its ratios count), fitted to measurements of some hundred
 # random geometries. It sees one sample's geometry, so that the choice does not depend on the batch, whose share in
-# packing the weights is taken for that of WEIGHT_SAMPLES samples.
+# packing the weights is taken for that of WEIGHT_SAMPLES samples. The caller's rounding mode does not reach it.
 cdef enum:
     WEIGHT_SAMPLES = 4
+    DOT_CHANNELS = 4   # output channels; dot products of fewer always take less
 
 
 cdef double products_by_phases(const SampleGeometry *sample) noexcept nogil:
@@ -86,7 +87,10 @@ cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcep
 cdef bint col2im_pays(const SampleGeometry *sample) noexcept nogil:
     """Say whether grad_input takes less by col2im than by what else accepts it."""
     cdef TapCounts n
-    return not count_taps(sample, &n) or col2im_time(&n) < input_time(sample, &n)
+    cdef uint64_t float_state = enter_float_state()
+    cdef bint pays = not count_taps(sample, &n) or col2im_time(&n) < input_time(sample, &n)
+    leave_float_state(float_state)
+    return pays
 
 
 cdef double outer_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
@@ -115,8 +119,11 @@ cdef bint dot_products_pay(const SampleGeometry *sample) noexcept nogil:
     """Say whether grad_weight takes less by dot products than by gemm, or about as little."""
     cdef const char *why
     cdef TapCounts n
-    return not count_taps(sample, &n) or not accepts_weight_gemm(sample, &why) \
-        or weight_dot_time(sample, &n) < 1.2 * weight_gemm_time(sample, &n)
+    cdef uint64_t float_state = enter_float_state()
+    cdef bint pays = sample.cout < DOT_CHANNELS or not count_taps(sample, &n) \
+        or not accepts_weight_gemm(sample, &why) or weight_dot_time(sample, &n) < 1.2 * weight_gemm_time(sample, &n)
+    leave_float_state(float_state)
+    return pays
 
 
 cdef double weight_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
@@ -137,4 +144,7 @@ cdef double weight_time(const SampleGeometry *sample, const TapCounts *n) noexce
 cdef bint outer_products_pay(const SampleGeometry *sample) noexcept nogil:
     """Say whether grad_weight takes less by outer products than by what else accepts it."""
     cdef TapCounts n
-    return not count_taps(sample, &n) or outer_time(sample, &n) < weight_time(sample, &n)
+    cdef uint64_t float_state = enter_float_state()
+    cdef bint pays = not count_taps(sample, &n) or outer_time(sample, &n) < weight_time(sample, &n)
+    leave_float_state(float_state)
+    return pays

@@ -131,6 +131,8 @@ cdef void take_line(const ConvProblem *problem, const OuterTask *t, const Box *t
     cdef char *source
     line_taps(&t.columns, line, &ci, k)
     taps.rows, taps.row_step, taps.taps, taps.tap_step = tile.extent[2], x.stride, chunk.taps, x.dilation
+    if chunk.taps == 1:
+        taps.tap_step = 1
     taps.first = tile.first[2] * x.stride + chunk.tap * x.dilation - x.before
     taps.pitch = input.space[2] // itemsize_of(sample.dtype)
     for n in range(tile.n, tile.n + tile.samples):
