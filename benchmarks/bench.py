@@ -215,10 +215,10 @@ def measure(options, rows_of):
     from timing import race, triad
 
     import infiniop_cy as iop
-    wanted = options.peer.split(",")
-    for (dtype, layout, shape), threads in rows_of:
+    wanted, chosen = options.peer.split(","), list(cases(options))
+    for (dtype, layout, shape), threads in rows_of if chosen else ():
         sets = list(buffers(dtype, layout, shape, SETS.get(prod(shape), 3)))
-        for case in cases(options):
+        for case in chosen:
             g, x, out, _ = sets[0]
             check(case, case(g, x, out=out), g, x)
             for count in threads:
