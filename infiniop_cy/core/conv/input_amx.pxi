@@ -46,6 +46,9 @@ cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noex
     if sample.cin < AMX_MIN_CHANNELS:
         why[0] = b"few input channels to a group would leave most of an instruction empty"
         return False
+    if sample.parts == 3 and sample.cin * sample.taps < PART_MIN_PRODUCTS:
+        why[0] = b"elements are not multiplied often enough to pay for taking them apart"
+        return False
     order_input_amx(sample, &order)
     phase_grid(sample, grid)
     tile_grid(grid, input_amx_pixels(sample, order.channels), &tiling)

@@ -72,13 +72,17 @@ cdef void plan_input_prefetch(const ConvRun *run, const InputTile *t, const Halo
 
 
 cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Pack a block for each panel of co, and add its products under all taps, panel by panel."""
+    """Pack a block for each panel of co, unless it can be read where it lies, and add its products under all taps, panel
+    by panel."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef int64_t pitch = block_pitch(sample, run.order), co = 0, count, tap, s
     cdef int64_t size[3]
     cdef int64_t output[3]
     cdef int64_t k[3]
+    cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef bint in_place
+    cdef int d
     cdef InputTile t
     cdef Box block
     cdef Halo halo
@@ -89,24 +93,36 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
     output_size(sample, size)
     phase_halo(sample, &t.phase, &halo)
     block_under(&t.tile, &halo, &block)
-    fill_indirection(&t.tile, block.extent, pitch, t.indirection)
     begin_steps(run, &t, &steps)
+    in_place = output_lies_ready(run.problem, &block)
+    if in_place:
+        lead_through_output(run, &t, &block, &steps)
+    else:
+        fill_indirection(&t.tile, block.extent, pitch, t.indirection)
     while t.phase.tap_count and co < sample.cout:
         count = min(run.order.channels, sample.cout - co)
         steps.depth = ceil_div(count, 2) if own.weights.ci.vnni else count
-        pack_channels(run.problem, &run.problem.view[CONV_GRAD_OUTPUT], size, &block, t.sums.group * sample.cout + co,
-                      count, t.block, pitch, own.weights.ci.vnni, t.staging, t.place)
+        if not in_place:
+            pack_channels(run.problem, g, size, &block, t.sums.group * sample.cout + co, count, t.block, pitch,
+                          own.weights.ci.vnni, t.staging, t.place)
         plan_input_prefetch(run, &t, &halo, &block, co, &prefetch)
         tap = 0
         while tap < t.phase.tap_count:
             steps.count = min(run.order.taps, t.phase.tap_count - tap)
             for s in range(steps.count):
                 phase_tap(sample, &t.phase, tap + s, output, k)
-                t.a_offset[s] = block_offset(&block, output, halo.low) * pitch
+                if in_place:
+                    for d in range(3):
+                        output[d] -= halo.low[d]
+                    t.a_offset[s] = elements_to(sample, g, output)
+                else:
+                    t.a_offset[s] = block_offset(&block, output, halo.low) * pitch
                 t.b_offset[s] = s * steps.depth * own.weights.ci.columns
             multiply_panels(run, &t, &steps, co, tap, &prefetch)
             tap += run.order.taps
         co += run.order.channels
+        if in_place:
+            t.block += run.order.channels * g.channel
     end_input_tile(run, &t)
 
 

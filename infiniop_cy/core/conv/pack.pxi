@@ -302,9 +302,9 @@ cdef void pack_channels(const ConvProblem *problem, const ConvView *view, const 
                                     box.extent[2] - part.skip - part.inside, width, item)
                     if part.inside:
                         if first == 0:
-                            for x in range(part_rows * part.inside):
-                                place[h * part.inside + x] = ((h + x // part.inside) * box.extent[2] + part.skip
-                                                              + x % part.inside) * pitch * item
+                            for y in range(h, h + part_rows):
+                                for x in range(part.inside):
+                                    place[y * part.inside + x] = (y * box.extent[2] + part.skip + x) * pitch * item
                         transpose_pixels(problem, part.source + (channel + first) * view.channel, step, view.channel,
                                          part_rows * part.inside, count, at, place + h * part.inside, vnni, stage)
                     h += part_rows

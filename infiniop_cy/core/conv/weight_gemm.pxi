@@ -75,7 +75,7 @@ cdef void pair_steps(const Box *tile, const InputBlock *block, const WeightTile 
 
 
 cdef bint pack_input_block(const ConvRun *run, WeightTile *t, const Box *tile, BatchReduce *steps) noexcept nogil:
-    """Pack the channels that a task's rows read; see PackRows."""
+    """Pack the channels that a task's rows read, or lead the steps through them where they lie; see PackRows."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     cdef const ConvView *x = &run.problem.view[CONV_INPUT]
@@ -86,6 +86,9 @@ cdef bint pack_input_block(const ConvRun *run, WeightTile *t, const Box *tile, B
     cdef char *to = t.input + PAIR_MARGIN * 2 if vnni else t.input
     cdef InputBlock block
     cdef Box box
+    if input_lies_ready(run.problem):
+        lead_through_input(run, t, tile, steps)
+        return False
     input_size(sample, size)
     fill_input_block(sample, tile.extent, tile.samples, not vnni, 1, MAX_CHANNELS, &block)
     if vnni:

@@ -1,0 +1,110 @@
+# Scalar operands of float and double that register tiles read where they lie: no padding is among them, so that a packed
+# block would be a copy. The values and the order of their products are those of the block.
+cdef enum:
+    SPREAD_BYTES = 2048    # steps of multiples of this reach a few sets of a cache only
+
+
+cdef bint of_whole_elements(const ConvProblem *problem, const ConvView *view) noexcept nogil:
+    """Say whether a tensor is of the compute type, and every element at a multiple of its size."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t bits = <int64_t><uintptr_t>view.data | view.n | view.channel
+    return sample.dtype == sample.compute \
+        and (bits | view.space[0] | view.space[1] | view.space[2]) % sample.item == 0
+
+
+cdef bint spreads_over_sets(int64_t step) noexcept nogil:
+    """Say whether elements `step` bytes apart stay in the cache together."""
+    return step % SPREAD_BYTES != 0 or step == 0
+
+
+cdef int64_t elements_to(const SampleGeometry *sample, const ConvView *view, const int64_t *pixel) noexcept nogil:
+    """Count the elements from a channel's first pixel to this one."""
+    return (pixel[0] * view.space[0] + pixel[1] * view.space[1] + pixel[2] * view.space[2]) // sample.item
+
+
+# ---- the input as rows of grad_weight
+
+cdef bint input_lies_ready(const ConvProblem *problem) noexcept nogil:
+    """Say whether the one tap of a kernel meets nothing but the input, and can be led through it."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *x = &problem.view[CONV_INPUT]
+    cdef int64_t first[3]
+    cdef int64_t last[3]
+    cdef int64_t corner[3]
+    cdef int64_t size[3]
+    cdef int d
+    if sample.taps != 1 or not of_whole_elements(problem, x) \
+            or not spreads_over_sets(sample.axis[2].stride * x.space[2]):
+        return False
+    input_size(sample, size)
+    output_size(sample, last)
+    for d in range(3):
+        corner[d], last[d] = 0, last[d] - 1
+    input_pixel(sample, corner, 0, first)
+    input_pixel(sample, last, 0, corner)
+    return is_inside(first, size) and is_inside(corner, size)
+
+
+cdef void lead_through_input(const ConvRun *run, WeightTile *t, const Box *tile, BatchReduce *steps) noexcept nogil:
+    """Point a task's rows, and the steps through the pixels of a tile, at the input: one stretch where the pixels follow
+    each other evenly, else one for each row of pixels."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *x = &run.problem.view[CONV_INPUT]
+    cdef int64_t step[3]
+    cdef int64_t first[3]
+    cdef int64_t next_sample = x.n // sample.item, next_row, n, z, y, i
+    cdef int d
+    for d in range(3):
+        step[d] = sample.axis[d].stride * x.space[d] // sample.item
+    input_pixel(sample, tile.first, 0, first)
+    t.input = x.data + tile.n * x.n + (t.group * sample.cin + t.row_from) * x.channel \
+        + elements_to(sample, x, first) * sample.item
+    for i in range(t.rows):
+        t.indirection[i] = i * (x.channel // sample.item)
+    steps.a_step = step[2]
+    next_row = step[2] * tile.extent[2]
+    if (tile.extent[1] == 1 or step[1] == next_row) \
+            and (tile.extent[0] == 1 or step[0] == next_row * tile.extent[1]) \
+            and (tile.samples == 1 or next_sample == next_row * tile.extent[1] * tile.extent[0]):
+        steps.count, steps.depth, t.a_offset[0] = 1, box_positions(tile), 0
+        return
+    steps.count, steps.depth = 0, tile.extent[2]
+    for n in range(tile.samples):
+        for z in range(tile.extent[0]):
+            for y in range(tile.extent[1]):
+                t.a_offset[steps.count] = n * next_sample + z * step[0] + y * step[1]
+                steps.count += 1
+
+
+# ---- grad_output as rows of grad_input
+
+cdef bint output_lies_ready(const ConvProblem *problem, const Box *block) noexcept nogil:
+    """Say whether a block has no padding, and its channels can be led through where they lie."""
+    cdef const ConvView *g = &problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t last[3]
+    cdef int64_t size[3]
+    cdef int d
+    if not of_whole_elements(problem, g) or not spreads_over_sets(g.channel):
+        return False
+    output_size(&problem.sample, size)
+    for d in range(3):
+        last[d] = block.first[d] + block.extent[d] - 1
+    return is_inside(block.first, size) and is_inside(last, size)
+
+
+cdef void lead_through_output(const ConvRun *run, InputTile *t, const Box *block, BatchReduce *steps) noexcept nogil:
+    """Point a tile's pixels, and the steps through the channels of the first panel, at grad_output."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t pixel = g.space[2] // sample.item, at, n, z, y, x, i = 0
+    t.block = g.data + block.n * g.n + t.sums.group * sample.cout * g.channel \
+        + elements_to(sample, g, block.first) * sample.item
+    for n in range(t.tile.samples):
+        for z in range(t.tile.extent[0]):
+            for y in range(t.tile.extent[1]):
+                at = (n * g.n + z * g.space[0] + y * g.space[1]) // sample.item
+                for x in range(t.tile.extent[2]):
+                    t.indirection[i] = at + x * pixel
+                    i += 1
+    repeat_last(t.indirection, i)
+    steps.a_step = g.channel // sample.item
