@@ -1,5 +1,5 @@
-# Scalar operands of float and double that register tiles read where they lie: no padding is among them, so that a packed
-# block would be a copy. The values and the order of their products are those of the block.
+# Scalar operands of float and double that register tiles read where they lie: no padding is among them, so that a
+# packed block would be a copy. The values and the order of their products are those of the block.
 cdef enum:
     SPREAD_BYTES = 2048    # steps of multiples of this reach a few sets of a cache only
 
@@ -46,8 +46,8 @@ cdef bint input_lies_ready(const ConvProblem *problem) noexcept nogil:
 
 
 cdef void lead_through_input(const ConvRun *run, WeightTile *t, const Box *tile, BatchReduce *steps) noexcept nogil:
-    """Point a task's rows, and the steps through the pixels of a tile, at the input: one stretch where the pixels follow
-    each other evenly, else one for each row of pixels."""
+    """Point a task's rows, and the steps through the pixels of a tile, at the input: one stretch where the pixels
+    follow each other evenly, else one for each row of pixels."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *x = &run.problem.view[CONV_INPUT]
     cdef int64_t step[3]

@@ -49,6 +49,9 @@ cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noex
     if sample.parts == 3 and sample.cin * sample.taps < PART_MIN_PRODUCTS:
         why[0] = b"elements are not multiplied often enough to pay for taking them apart"
         return False
+    if sample.parts == 3 and gaps_cost_more(sample):
+        why[0] = b"gaps between rows and padding do not pay for taking numbers apart"
+        return False
     order_input_amx(sample, &order)
     phase_grid(sample, grid)
     tile_grid(grid, input_amx_pixels(sample, order.channels), &tiling)

@@ -40,6 +40,10 @@ cdef bint accepts_input_amx_fused(const SampleGeometry *sample, const char **why
     if sample.parts > 1 and (sample.taps < FUSED_MIN_TAPS or sample.cout < AMX_STEPS):
         why[0] = b"few taps or channels to a group do not pay for taking numbers apart"
         return False
+    if sample.parts == 3 and (phases == 1 or sample.axis[0].dilation * sample.axis[1].dilation
+                              * sample.axis[2].dilation > 1):
+        why[0] = b"without a stride, or with dilation, columns are too empty to pay for taking numbers apart"
+        return False
     if sample.cout > FUSED_CHANNELS or sample.cin >= AMX_MIN_CHANNELS or phases > AMX_SIDE \
             or phases * sample.cin > AMX_SIDE:
         why[0] = b"phases of the stride by input channels do not fit an instruction, or output channels are too many"

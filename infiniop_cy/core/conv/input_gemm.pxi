@@ -27,6 +27,9 @@ cdef bint accepts_input_gemm(const SampleGeometry *sample, const char **why) noe
     if positions > sample.taps * tiling_pixels(&tiling):
         why[0] = b"the block that the taps of a tile reach has more positions than they read"
         return False
+    if padding_costs_more(sample):
+        why[0] = b"taps one by one meet less padding"
+        return False
     return True
 
 
@@ -72,8 +75,8 @@ cdef void plan_input_prefetch(const ConvRun *run, const InputTile *t, const Halo
 
 
 cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Pack a block for each panel of co, unless it can be read where it lies, and add its products under all taps, panel
-    by panel."""
+    """Pack a block for each panel of co, unless it can be read where it lies, and add its products under all taps,
+    panel by panel."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef int64_t pitch = block_pitch(sample, run.order), co = 0, count, tap, s

@@ -58,8 +58,9 @@ cdef void cut_input_pixels(const SampleGeometry *sample, Tiling *tiling) noexcep
 
 cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) noexcept nogil:
     cdef Tiling tiling
-    if sample.cin == 0 or sample.cin > sample.lanes and (sample.cout > LANE_DEPTH or accepts_input_gemm(sample, why)):
-        why[0] = b"the input channels of a group fill a vector"
+    if sample.cin == 0 or (3 * sample.cin > 2 * sample.lanes
+                           and (sample.cout > LANE_DEPTH or accepts_input_gemm(sample, why))):
+        why[0] = b"the input channels of a group nearly fill a vector"
         return False
     if sample.pixels_in == 0 or phase_count(sample) > LANE_ROWS \
             or phase_count(sample) * pixels_rows(sample) > LANE_ROWS:

@@ -215,6 +215,11 @@ cdef void gather(ConvertKernel load, const char *source, int64_t step, int64_t c
         load(source + i * channel, step, stage + i * STAGE_ROW * item, item, count)
 
 
+cdef bint is_even(const int64_t *place, int64_t count) noexcept nogil:
+    """Say whether increasing places, of which rows begin at even distances, all lie at even distances."""
+    return count < 2 or place[count - 1] - place[0] == (count - 1) * (place[1] - place[0])
+
+
 cdef void transpose_pixels(const ConvProblem *problem, const char *source, int64_t step, int64_t channel, int64_t count,
                            int64_t channels, char *to, const int64_t *place, bint vnni, char *stage) noexcept nogil:
     """Put `count` pixels `step` bytes apart of `channels` channels `channel` bytes apart side by side at to +
@@ -225,6 +230,10 @@ cdef void transpose_pixels(const ConvProblem *problem, const char *source, int64
     cdef int64_t item = 2 if vnni else problem.sample.item, lanes = problem.sample.lanes * (2 if vnni else 1)
     cdef int64_t first = 0, c, i, n
     if channel == itemsize_of(problem.sample.dtype):
+        if not vnni and problem.sample.dtype == problem.sample.compute and is_even(place, count):
+            kernels.pad_rows(source, step, to + place[0], place[1] - place[0] if count > 1 else 0, count, 0,
+                             channels * item, channels * item)
+            return
         for i in range(count):
             if vnni:
                 swap_pairs(source + i * step, channels, to + place[i])

@@ -45,6 +45,9 @@ cdef void save_pixels(const ConvProblem *problem, const char *sums, int64_t pitc
         kernels.transpose[sample.compute](sums, pitch * item, out, channel, channels, pixels)
         return
     if channel == itemsize_of(sample.dtype) and not problem.accumulate:
+        if sample.dtype == sample.compute:
+            kernels.pad_rows(sums, pitch * item, out, step, pixels, 0, channels * item, channels * item)
+            return
         for i in range(pixels):
             problem.save(sums + i * pitch * item, item, out + i * step, channel, channels)
         return

@@ -30,6 +30,58 @@ cdef double products_by_phases(const SampleGeometry *sample) noexcept nogil:
     return all_axes
 
 
+cdef double existing_products(const SampleGeometry *sample) noexcept nogil:
+    """Count the input pixels under all taps, without those that meet padding."""
+    cdef const ConvAxis *axis
+    cdef double all_axes = 1, products
+    cdef int64_t k, shift
+    cdef int d
+    for d in range(3):
+        axis = &sample.axis[d]
+        products = 0
+        for k in range(axis.kernel):
+            shift = axis.before - k * axis.dilation
+            products += max(<int64_t>0, min(axis.size_out - 1, floor_div(axis.size_in - 1 + shift, axis.stride))
+                            - max(<int64_t>0, ceil_div(shift, axis.stride)) + 1)
+        all_axes *= products
+    return all_axes
+
+
+cdef double multiply_adds(const SampleGeometry *sample, double products) noexcept nogil:
+    """Estimate the time of register tiles that meet so many pixels under taps, for one output channel."""
+    return products * ceil_div(sample.cin, sample.lanes) * 0.22
+
+
+cdef double taps_time(const SampleGeometry *sample) noexcept nogil:
+    """Estimate the time of grad_input:taps, which packs what each tap meets, for one output channel."""
+    cdef double products = existing_products(sample)
+    return multiply_adds(sample, products) + 0.5 * products + 1000.0 * sample.taps / max(<int64_t>1, sample.cout)
+
+
+cdef bint padding_costs_more(const SampleGeometry *sample) noexcept nogil:
+    """Say whether grad_input would multiply so much padding that taps one by one take less."""
+    cdef uint64_t float_state = enter_float_state()
+    cdef bint more = taps_time(sample) < 0.9 * multiply_adds(sample, products_by_phases(sample))
+    leave_float_state(float_state)
+    return more
+
+
+cdef bint gaps_cost_more(const SampleGeometry *sample) noexcept nogil:
+    """Say whether float32 by AMX, a product of which takes 0.7 of one by multiply-adds, would multiply so many
+    positions between the rows of grad_output that the other algorithms take less."""
+    cdef uint64_t float_state = enter_float_state()
+    cdef double products = products_by_phases(sample), time
+    cdef int64_t grid[3]
+    cdef Halo halo
+    cdef bint more
+    phase_grid(sample, grid)
+    all_phases_halo(sample, &halo)
+    time = 0.7 * multiply_adds(sample, products) * (grid[2] + halo.extra[2]) / max(<int64_t>1, grid[2])
+    more = 0.9 * min(taps_time(sample), multiply_adds(sample, products)) < time
+    leave_float_state(float_state)
+    return more
+
+
 # What the estimates count, of one group and sample.
 ctypedef struct TapCounts:
     double cin, cout
@@ -39,14 +91,18 @@ ctypedef struct TapCounts:
     double columns       # vectors of (ci, tap) that meet the image
     double taps          # that do
     double weights, image  # vectors
+    double read          # vectors of the image that taps read
+    double packed        # of these, what grad_weight packs: nothing where it reads them where they lie
     double products      # input pixels by taps, as products_by_phases counts them
-    double phases
+    double phases        # of the stride
+    double reached       # phases that taps reach, for each of which grad_output is packed
     double pieces        # rows of the input that are written one by one, being apart
 
 
 cdef bint count_taps(const SampleGeometry *sample, TapCounts *n) noexcept nogil:
     """Count; return False where there is nothing to multiply."""
     cdef TapBox box
+    cdef int d
     if sample.pixels_in == 0 or sample.cin == 0 or sample.cout == 0 or not reach_image(sample, &box):
         return False
     n.cin, n.cout, n.vectors = sample.cin, sample.cout, ceil_div(sample.cin, sample.lanes)
@@ -55,6 +111,11 @@ cdef bint count_taps(const SampleGeometry *sample, TapCounts *n) noexcept nogil:
     n.columns = ceil_div(<int64_t>(n.taps * n.cin), sample.lanes)
     n.weights, n.image = n.cin * sample.taps * n.cout / sample.lanes, n.cin * sample.pixels_in / sample.lanes
     n.products, n.phases, n.pieces = products_by_phases(sample), phase_count(sample), 0
+    n.reached = 1
+    for d in range(3):
+        n.reached *= min(sample.axis[d].phases, sample.axis[d].kernel)
+    n.read = n.image * n.reached / n.phases
+    n.packed = 0 if sample.taps == 1 and sample.dtype == sample.compute else n.read
     if n.phases > 1:
         n.pieces = sample.pixels_in // ceil_div(sample.axis[2].size_in, sample.axis[2].stride)
     return True
@@ -63,22 +124,22 @@ cdef bint count_taps(const SampleGeometry *sample, TapCounts *n) noexcept nogil:
 cdef double col2im_time(const TapCounts *n) noexcept nogil:
     """Estimate grad_input:col2im."""
     cdef double time = n.pixels * n.columns * (0.35 * n.cout + 3) + n.weights * 7 / WEIGHT_SAMPLES + n.image * 8 + 90
-    return time + n.lines * (3 * n.rows + 3.5 * n.pixels) if n.pixels > 1 else time
+    return time + n.lines * (3 * n.rows + (3.5 if n.phases == 1 else 8) * n.pixels) if n.pixels > 1 else time
 
 
 cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
     """Estimate the first of grad_input's other algorithms that accepts."""
     cdef const char *why
     cdef double weights = sample.taps * n.cout * n.vectors / WEIGHT_SAMPLES
-    cdef double phases = n.phases * n.pixels * n.cout, products = min(n.products, n.pixels * n.taps)
+    cdef double packed = n.reached * n.pixels * n.cout, products = min(n.products, n.pixels * n.taps)
     if accepts_input_amx(sample, &why) or accepts_input_amx_fused(sample, &why):
-        return n.products * n.vectors * n.cout * 0.065 + phases * 0.15 + n.image * 14 + n.pieces * n.cin * 9 \
+        return n.products * n.vectors * n.cout * 0.065 + packed * 0.15 + n.image * 14 + n.pieces * n.cin * 9 \
             + n.phases * n.vectors * 45 + weights * 8 + 1200
     if accepts_input_pixels(sample, &why):
-        return n.products * n.cin / sample.lanes * n.cout * 0.42 + phases * 0.11 + n.image * 18 + n.pieces * n.cin * 7 \
+        return n.products * n.cin / sample.lanes * n.cout * 0.42 + packed * 0.11 + n.image * 18 + n.pieces * n.cin * 7 \
             + n.phases * n.vectors * 8 + weights * 52 + 200
     if accepts_input_gemm(sample, &why):
-        return n.products * n.vectors * n.cout * 0.22 + phases * 0.2 + n.image * 17 + n.pieces * n.cin * 9 \
+        return n.products * n.vectors * n.cout * 0.22 + packed * 0.2 + n.image * 17 + n.pieces * n.cin * 9 \
             + n.phases * n.vectors * 70 + weights * 21
     return products * n.cout * (n.vectors * 0.22 + 0.5) + n.image * 17 + n.pieces * n.cin * 32 \
         + n.phases * n.vectors * 70 + weights * 21 + n.taps * 1000
@@ -98,20 +159,22 @@ cdef double outer_time(const SampleGeometry *sample, const TapCounts *n) noexcep
     cdef double blocks = ceil_div(sample.cout, OUTER_COS), time
     time = n.pixels * n.columns * (0.15 * round_up(sample.cout, 8) + 4 * blocks) + n.weights * 8 / WEIGHT_SAMPLES \
         + n.pixels * n.cout * max(<double>1, n.columns / 32) + 190
-    return time + blocks * n.lines * (6 * n.rows + 4.5 * n.pixels) if n.pixels > 1 else time
+    if n.pixels > 1:
+        time += blocks * n.lines * (6 * n.rows + (4.5 if sample.axis[2].dilation == 1 else 10) * n.pixels)
+    return time
 
 
 cdef double weight_dot_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
     """Estimate grad_weight:dot."""
     cdef double rows = n.cin * sample.taps
     return n.rows * ceil_div(sample.axis[2].size_out, sample.lanes) * rows * n.cout * 0.72 \
-        + rows * n.cout * (13 + 0.3 * n.rows) + n.image * 8 + n.phases * n.cin * 36 + 260
+        + rows * n.cout * (13 + 0.3 * n.rows) + n.read * 8 + n.phases * n.cin * 36 + 260
 
 
 cdef double weight_gemm_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
     """Estimate grad_weight:gemm."""
     cdef double rows = n.cin * sample.taps
-    return rows * n.pixels * ceil_div(sample.cout, sample.lanes) * 0.23 + n.pixels * n.cout * 0.6 + n.image * 9 \
+    return rows * n.pixels * ceil_div(sample.cout, sample.lanes) * 0.23 + n.pixels * n.cout * 0.6 + n.packed * 9 \
         + rows * (n.cout * 0.8 / WEIGHT_SAMPLES + n.rows * 0.7) + 130
 
 
