@@ -70,6 +70,15 @@ ctypedef struct ConvAlgorithm:
     void (*explain)(const SampleGeometry *, const SumOrder *, const Blocking *, char *text, size_t size) noexcept nogil
 
 
+cdef bint is_accepted(const SampleGeometry *sample, const ConvAlgorithm *algorithm, const char **why) noexcept nogil:
+    """Ask an algorithm, in the default floating-point state: estimates of time must neither see the caller's rounding
+    mode nor raise flags."""
+    cdef uint64_t float_state = enter_float_state()
+    cdef bint accepted = algorithm.accepts(sample, why)
+    leave_float_state(float_state)
+    return accepted
+
+
 cdef extern from *:
     """
     enum : int64_t { MAX_SCRATCH = int64_t(1) << 60 };

@@ -106,7 +106,7 @@ cdef int choose_algorithm(const SampleGeometry *sample, const char *forced, int 
     chosen[0] = conv_algorithm(0)
     while chosen.name != NULL:
         if chosen.gradients & gradient and (not by_name or is_named(forced, chosen.name)) \
-                and chosen.accepts(sample, &why):
+                and is_accepted(sample, chosen, &why):
             return Rule.PASSED
         number += 1
         chosen[0] = conv_algorithm(number)
@@ -171,7 +171,7 @@ cdef int plan_step(ConvPlan *plan, const ConvAlgorithm *algorithm, const SumOrde
         return failure.rule
     plain.parts = 0
     if plain.dtype != DTYPE_F32 or not gradients & (FOR_GRAD_INPUT | FOR_GRAD_WEIGHT) \
-            or algorithm.accepts(&plain, &why):
+            or is_accepted(&plain, algorithm, &why):
         return Rule.PASSED
     step.surveyed = True
     plan.survey_bytes = round_up(2 * plan.problem.batch * SURVEY_PIECES, CONV_ALIGN)
@@ -470,7 +470,7 @@ cdef list refusals(const ConvPlan *plan, int gradient):
         if row.gradients & gradient:
             if by_name and not is_named(forced, row.name):
                 why = b"another one is forced"
-            elif row.accepts(&plan.problem.sample, &why):
+            elif is_accepted(&plan.problem.sample, &row, &why):
                 break
             result.append((row.name.decode(), why.decode()))
         number += 1

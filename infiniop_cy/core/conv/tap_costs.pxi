@@ -1,7 +1,8 @@
 # When output pixels and taps are multiplied as columns, and when input pixels are: an estimate of what either takes for
 # one sample, in nanoseconds of one core with AVX-512 (only its ratios count), fitted to measurements of some hundred
 # random geometries. It sees one sample's geometry, so that the choice does not depend on the batch, whose share in
-# packing the weights is taken for that of WEIGHT_SAMPLES samples. The caller's rounding mode does not reach it.
+# packing the weights is taken for that of WEIGHT_SAMPLES samples. The caller's rounding mode does not reach it
+# (algorithm.pxi).
 cdef enum:
     WEIGHT_SAMPLES = 4
     DOT_CHANNELS = 4   # output channels; dot products of fewer always take less
@@ -60,26 +61,19 @@ cdef double taps_time(const SampleGeometry *sample) noexcept nogil:
 
 cdef bint padding_costs_more(const SampleGeometry *sample) noexcept nogil:
     """Say whether grad_input would multiply so much padding that taps one by one take less."""
-    cdef uint64_t float_state = enter_float_state()
-    cdef bint more = taps_time(sample) < 0.9 * multiply_adds(sample, products_by_phases(sample))
-    leave_float_state(float_state)
-    return more
+    return taps_time(sample) < 0.9 * multiply_adds(sample, products_by_phases(sample))
 
 
 cdef bint gaps_cost_more(const SampleGeometry *sample) noexcept nogil:
     """Say whether float32 by AMX, a product of which takes 0.7 of one by multiply-adds, would multiply so many
     positions between the rows of grad_output that the other algorithms take less."""
-    cdef uint64_t float_state = enter_float_state()
     cdef double products = products_by_phases(sample), time
     cdef int64_t grid[3]
     cdef Halo halo
-    cdef bint more
     phase_grid(sample, grid)
     all_phases_halo(sample, &halo)
     time = 0.7 * multiply_adds(sample, products) * (grid[2] + halo.extra[2]) / max(<int64_t>1, grid[2])
-    more = 0.9 * min(taps_time(sample), multiply_adds(sample, products)) < time
-    leave_float_state(float_state)
-    return more
+    return 0.9 * min(taps_time(sample), multiply_adds(sample, products)) < time
 
 
 # What the estimates count, of one group and sample.
@@ -148,10 +142,7 @@ cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcep
 cdef bint col2im_pays(const SampleGeometry *sample) noexcept nogil:
     """Say whether grad_input takes less by col2im than by what else accepts it."""
     cdef TapCounts n
-    cdef uint64_t float_state = enter_float_state()
-    cdef bint pays = not count_taps(sample, &n) or col2im_time(&n) < input_time(sample, &n)
-    leave_float_state(float_state)
-    return pays
+    return not count_taps(sample, &n) or col2im_time(&n) < input_time(sample, &n)
 
 
 cdef double outer_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
@@ -182,11 +173,8 @@ cdef bint dot_products_pay(const SampleGeometry *sample) noexcept nogil:
     """Say whether grad_weight takes less by dot products than by gemm, or about as little."""
     cdef const char *why
     cdef TapCounts n
-    cdef uint64_t float_state = enter_float_state()
-    cdef bint pays = sample.cout < DOT_CHANNELS or not count_taps(sample, &n) \
+    return sample.cout < DOT_CHANNELS or not count_taps(sample, &n) \
         or not accepts_weight_gemm(sample, &why) or weight_dot_time(sample, &n) < 1.2 * weight_gemm_time(sample, &n)
-    leave_float_state(float_state)
-    return pays
 
 
 cdef double weight_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
@@ -207,7 +195,4 @@ cdef double weight_time(const SampleGeometry *sample, const TapCounts *n) noexce
 cdef bint outer_products_pay(const SampleGeometry *sample) noexcept nogil:
     """Say whether grad_weight takes less by outer products than by what else accepts it."""
     cdef TapCounts n
-    cdef uint64_t float_state = enter_float_state()
-    cdef bint pays = not count_taps(sample, &n) or outer_time(sample, &n) < weight_time(sample, &n)
-    leave_float_state(float_state)
-    return pays
+    return not count_taps(sample, &n) or outer_time(sample, &n) < weight_time(sample, &n)

@@ -155,18 +155,27 @@ cdef void move_amx_weights(const ConvRun *run, int64_t co_from, int64_t cos, int
     cdef const ConvView *w = &run.problem.view[CONV_GRAD_WEIGHT]
     cdef char *weights = w.data + co_from * w.n
     cdef char *at
-    cdef int64_t taps = sample.taps, pitch = amx_tap_bytes(own), co, c, many
+    cdef char *element
+    cdef int64_t taps = sample.taps, pitch = amx_tap_bytes(own), co, panel, c, many, tap
+    cdef bint in_line = weights_in_line(sample, w)
     for co in range(cos):
-        c = 0
-        while c < cis:
+        for panel in range(ceil_div(cis, AMX_SIDE)):
+            c = panel * AMX_SIDE
             many = min(<int64_t>AMX_SIDE, cis - c)
-            at = sums + c // AMX_SIDE * taps * pitch + co * AMX_SIDE * 4
+            at = sums + panel * taps * pitch + co * AMX_SIDE * 4
+            for tap in range(0 if in_line else taps):
+                element = weights + (ci_from + c) * w.channel + tap_offset(sample, w, tap)
+                if loading:
+                    run.problem.load(element, w.channel, at + tap * pitch, 4, many)
+                else:
+                    run.problem.save(at + tap * pitch, 4, element, w.channel, many)
+            if not in_line:
+                continue
             if not loading and taps > 1:
                 kernels.transpose[DTYPE_F32](at, pitch, line, taps * 4, many, taps)
             move_weights(run.problem, (ci_from + c) * taps, many * taps, line if taps > 1 else at, weights, loading)
             if loading and taps > 1:
                 kernels.transpose[DTYPE_F32](line, taps * 4, at, pitch, taps, many)
-            c += AMX_SIDE
         weights += w.n
 
 

@@ -14,6 +14,16 @@ cdef void move_weights(const ConvProblem *problem, int64_t row_from, int64_t cou
     cdef int64_t stored = itemsize_of(sample.dtype), step = w.space[2], kx = sample.axis[2].kernel, i = 0, n, tap
     cdef bint in_line = weights_in_line(sample, w)
     cdef char *element
+    if not in_line and count > sample.taps * kx:  # fewer and longer lines: those of each tap
+        for tap in range(sample.taps):
+            i = (tap + sample.taps - row_from % sample.taps) % sample.taps
+            n = ceil_div(count - i, sample.taps)
+            element = weights + (row_from + i) // sample.taps * w.channel + tap_offset(sample, w, tap)
+            if loading:
+                problem.load(element, w.channel, line + i * sample.item, sample.taps * sample.item, n)
+            else:
+                problem.save(line + i * sample.item, sample.taps * sample.item, element, w.channel, n)
+        return
     while i < count:
         tap = (row_from + i) % sample.taps
         element = weights + (row_from + i) // sample.taps * w.channel + tap_offset(sample, w, tap)
