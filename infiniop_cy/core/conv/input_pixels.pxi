@@ -9,6 +9,7 @@ cdef enum:
     LANE_MAX_POSITIONS = 1 << 14
     LANE_ELEMENTS = 1 << 18   # of the block, or the sums
     LANE_DEPTH = 8            # output channels, at most, where the input channels fill a vector
+    LONG_VECTOR = 16          # lanes; from here on two thirds of a vector are measured to be as good as a full one
 
     # pieces of scratch; shared:
     LANE_WEIGHTS = 0
@@ -58,9 +59,9 @@ cdef void cut_input_pixels(const SampleGeometry *sample, Tiling *tiling) noexcep
 
 cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) noexcept nogil:
     cdef Tiling tiling
-    if sample.cin == 0 or (3 * sample.cin > 2 * sample.lanes
-                           and (sample.cout > LANE_DEPTH or accepts_input_gemm(sample, why))):
-        why[0] = b"the input channels of a group nearly fill a vector"
+    cdef int64_t few = 2 * sample.lanes // 3 if sample.lanes >= LONG_VECTOR else sample.lanes
+    if sample.cin == 0 or (sample.cin > few and (sample.cout > LANE_DEPTH or accepts_input_gemm(sample, why))):
+        why[0] = b"the input channels of a group fill a vector, or nearly so"
         return False
     if sample.pixels_in == 0 or phase_count(sample) > LANE_ROWS \
             or phase_count(sample) * pixels_rows(sample) > LANE_ROWS:
