@@ -191,7 +191,7 @@ cdef bint pack_amx_samples(const SampleGeometry *sample, const ConvView *view, c
     cdef int64_t n, positions = box.extent[0] * box.extent[1] * box.extent[2]
     cdef PartLayout layout
     cdef bint nonfinite = False
-    layout.channels, layout.pitch, layout.part = 1, planes.pitch * 2, planes.part
+    layout.pitch, layout.part = planes.pitch * 2, planes.part
     one.samples = 1
     for n in range(box.samples):
         one.n = box.n + n

@@ -163,8 +163,7 @@ cdef void pack_output_planes(const ConvRun *run, const Box *block, int64_t chann
         memset(to + (c * own.plane + used) * item, 0, min(width, own.plane - used) * item)
     memset(to + rows * own.plane * item, 0, width * item)
     if own.weights.ci.vnni:
-        pack_vnni_planes(g, size, block, channel, channels, to, own.plane, True,
-                         local_piece(run, LANE_STAGING, scratch))
+        pack_vnni_planes(g, size, block, channel, channels, to, own.plane, local_piece(run, LANE_STAGING, scratch))
     else:
         pack_planes(run.sample.dtype, run.sample.compute, g, size, block, channel, channels, to, own.plane)
 

@@ -146,9 +146,9 @@ cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const 
 
 
 cdef void pack_vnni_planes(const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
-                           int64_t channels, char *to, int64_t plane, bint earlier_high, char *stage) noexcept nogil:
-    """Pack a box of bfloat16 as [pair of channels][position], pairs of channels `plane` pairs apart; earlier_high: the
-    earlier channel is in the upper half."""
+                           int64_t channels, char *to, int64_t plane, char *stage) noexcept nogil:
+    """Pack a box of bfloat16 as [pair of channels][position], pairs of channels `plane` pairs apart, the earlier
+    channel in the upper half."""
     cdef Box box = whole[0]
     cdef int64_t row_size, c, n, d, h, z, i, count, step, next, width, below
     cdef RowsPart part
@@ -159,9 +159,6 @@ cdef void pack_vnni_planes(const ConvView *view, const int64_t *size, const Box 
     part = rows_part(view, size, row_size, &box)
     below = box.extent[1] - part.top - part.rows
     c = 0
-    if view.channel == 2 and step != 2 and not earlier_high:  # pairs lie side by side
-        transpose_planes(DTYPE_F32, view, size, &box, &part, channel, channels // 2, to, plane * 4, 4)
-        c = channels // 2 * 2
     while c < channels:
         at = to + c // 2 * plane * 4
         for n in range(box.samples):
@@ -171,9 +168,9 @@ cdef void pack_vnni_planes(const ConvView *view, const int64_t *size, const Box 
                     memset(at, 0, box.extent[1] * width)
                     at += box.extent[1] * width
                     continue
-                pair[earlier_high] = view.data + (box.n + n) * view.n + (channel + c) * view.channel \
+                pair[1] = view.data + (box.n + n) * view.n + (channel + c) * view.channel \
                     + z * view.space[0] + part.at
-                pair[not earlier_high] = pair[earlier_high] + view.channel if c + 1 < channels else NULL
+                pair[0] = pair[1] + view.channel if c + 1 < channels else NULL
                 memset(at, 0, part.top * width)
                 at += part.top * width
                 if step == 2:
