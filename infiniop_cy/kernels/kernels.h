@@ -8,6 +8,7 @@
 #include "dot2.h"
 #include "lanes.h"
 #include "parts.h"
+#include "group_stencil.h"
 #include "stencil.h"
 #include "table.h"
 #include "tap_lines.h"
@@ -28,6 +29,7 @@ constexpr KernelTable make_table() {
     fill_convert(table);
     fill_lanes(table);
     fill_stencil(table);
+    fill_group_stencil(table);
     fill_tap_lines(table);
     fill_transpose(table);
     fill_gemm(table);

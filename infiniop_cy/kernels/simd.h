@@ -156,6 +156,26 @@ template <class V> INFINIOP_INLINE V load(const void *p) {
 }
 template <class V> INFINIOP_INLINE void store(void *p, V v) { __builtin_memcpy(p, &v, sizeof v); }
 
+// Lane i of the result is lane index[i] of v.
+#if defined(__AVX512F__)
+INFINIOP_INLINE f32v take_lanes(f32v v, i32v index) { return (f32v)_mm512_permutexvar_ps((__m512i)index, (__m512)v); }
+INFINIOP_INLINE f64v take_lanes(f64v v, i64v index) { return (f64v)_mm512_permutexvar_pd((__m512i)index, (__m512d)v); }
+#elif defined(__AVX2__)
+INFINIOP_INLINE f32v take_lanes(f32v v, i32v index) {
+    return (f32v)_mm256_permutevar8x32_ps((__m256)v, (__m256i)index);
+}
+INFINIOP_INLINE f64v take_lanes(f64v v, i64v index) {  // there are permutations of halves of these lanes only
+    const i64v halves = index << 1 | (index << 1 | 1) << 32;
+    return (f64v)_mm256_permutevar8x32_epi32((__m256i)v, (__m256i)halves);
+}
+#else
+template <class V> INFINIOP_INLINE V take_lanes(V v, integer<V> index) {
+    V taken;
+    for (int i = 0; i < lanes<V>::count; i++) taken[i] = v[index[i]];
+    return taken;
+}
+#endif
+
 // Stores past the caches, at multiples of vector_bytes; the caller has to order them (support.h).
 template <class V> INFINIOP_INLINE void stream(void *p, V v) {
 #if defined(__AVX512F__)

@@ -190,6 +190,14 @@ struct StencilDotRows {
 };
 typedef void (*StencilDotKernel)(const struct StencilDotRows *, const void *g, const void *x, void *sums);
 
+// The same for groups of several channels side by side in the lanes: every lane of a group meets all of the group's
+// `channels` lanes of `from` (or g), those of channel c with weight[c * apart + t] (or sums[c * apart + t]).
+struct LaneGroups { int64_t channels, apart; };
+typedef void (*GroupStencilKernel)(const struct StencilRows *, const struct LaneGroups *, const void *from,
+                                   const void *weight, void *to);
+typedef void (*GroupStencilDotKernel)(const struct StencilDotRows *, const struct LaneGroups *, const void *g,
+                                      const void *x, void *sums);
+
 // `taps` taps of the kernel side by side, over `rows` output pixels side by side: output pixel r meets pixel first +
 // r * row_step + k * tap_step of a line of `size` pixels under tap k, which are `pitch` elements apart; outside of the
 // line is padding.
@@ -229,16 +237,18 @@ struct KernelTable {
     VnniKernels vnni;
     PartKernels parts[DTYPE_COUNT];  // F16, BF16, F32; null without AVX-512
     AmxKernels amx;
-    DotKernel dot[DTYPE_COUNT];                   // F32, F64
-    PackLanesKernel pack_lanes[DTYPE_COUNT];      // F16, BF16, F32, F64
-    UnpackLanesKernel unpack_lanes[DTYPE_COUNT];  // F16, BF16, F32, F64
-    StencilKernel stencil[DTYPE_COUNT];           // F32, F64
-    StencilDotKernel stencil_dot[DTYPE_COUNT];    // F32, F64
-    TakeTapsKernel take_taps[DTYPE_COUNT];        // F16, BF16, F32, F64: from
-    AddTapsKernel add_taps[DTYPE_COUNT];          // F32, F64
-    AddProductsKernel add_products[DTYPE_COUNT];  // F32, F64
-    SumChannelsKernel sum_channels[DTYPE_COUNT];  // F16, BF16, F32, F64
-    SumKernel sum_rows[DTYPE_COUNT];              // F16, BF16, F32, F64
+    DotKernel dot[DTYPE_COUNT];                            // F32, F64
+    PackLanesKernel pack_lanes[DTYPE_COUNT];               // F16, BF16, F32, F64
+    UnpackLanesKernel unpack_lanes[DTYPE_COUNT];           // F16, BF16, F32, F64
+    StencilKernel stencil[DTYPE_COUNT];                    // F32, F64
+    StencilDotKernel stencil_dot[DTYPE_COUNT];             // F32, F64
+    GroupStencilKernel group_stencil[DTYPE_COUNT];         // F32, F64
+    GroupStencilDotKernel group_stencil_dot[DTYPE_COUNT];  // F32, F64
+    TakeTapsKernel take_taps[DTYPE_COUNT];                 // F16, BF16, F32, F64: from
+    AddTapsKernel add_taps[DTYPE_COUNT];                   // F32, F64
+    AddProductsKernel add_products[DTYPE_COUNT];           // F32, F64
+    SumChannelsKernel sum_channels[DTYPE_COUNT];           // F16, BF16, F32, F64
+    SumKernel sum_rows[DTYPE_COUNT];                       // F16, BF16, F32, F64
 };
 
 extern const struct KernelTable infiniop_kernels_generic;

@@ -47,6 +47,13 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t rows, width, g_row, x_row, x_pixel, taps
         const int64_t *at
     ctypedef void (*StencilDotKernel)(const StencilDotRows *, const void *, const void *, void *) noexcept nogil
+    ctypedef struct LaneGroups:
+        int64_t channels
+        int64_t apart
+    ctypedef void (*GroupStencilKernel)(const StencilRows *, const LaneGroups *, const void *, const void *,
+                                        void *) noexcept nogil
+    ctypedef void (*GroupStencilDotKernel)(const StencilDotRows *, const LaneGroups *, const void *, const void *,
+                                           void *) noexcept nogil
     ctypedef struct TapLine:
         int64_t rows
         int64_t row_step
@@ -134,6 +141,8 @@ cdef extern from "../kernels/table.h" nogil:
         UnpackLanesKernel *unpack_lanes
         StencilKernel *stencil
         StencilDotKernel *stencil_dot
+        GroupStencilKernel *group_stencil
+        GroupStencilDotKernel *group_stencil_dot
         TakeTapsKernel *take_taps
         AddTapsKernel *add_taps
         AddProductsKernel *add_products

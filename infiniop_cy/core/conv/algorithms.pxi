@@ -22,6 +22,7 @@ cdef ConvAlgorithm conv_algorithm(int number) noexcept nogil:
     cdef ConvAlgorithm none
     cdef AlgorithmRow *rows = [
         depthwise,
+        grouped,
         input_col2im,
         input_amx,
         input_amx_fused,

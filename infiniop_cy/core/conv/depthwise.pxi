@@ -1,19 +1,35 @@
-# Depthwise convolutions: one input channel to a group, so that channels are lanes. A task packs a tile of steps for a
-# vector of channels, computes grad_input there and the tile's sums of grad_weight, and moves grad_input back. Sums of
-# tiles, then of samples, are added one after the other: by the task itself where it takes all samples of its channels,
-# else in a second round. The layout decides how pixels are moved and how many channels a task takes; no order of sums.
-include "depthwise_blocks.pxi"  # tiles, their blocks, and how pixels are moved in and out
-include "depthwise_tile.pxi"    # both gradients on one tile
+# Depthwise convolutions: one input channel to a group, so that channels are lanes; and convolutions of few channels to a
+# group, whose groups lie side by side in the lanes. A task packs a tile of steps for a vector of channels, computes
+# grad_input there and the tile's sums of grad_weight, and moves grad_input back. Sums of tiles, then of samples, are
+# added one after the other: by the task itself where it takes all samples of its channels, else in a second round. The
+# layout decides how pixels are moved and how many channels a task takes; no order of sums.
+include "depthwise_blocks.pxi"   # tiles, their blocks, and how pixels are moved in and out
+include "depthwise_tile.pxi"     # both gradients on one tile
+include "depthwise_weights.pxi"  # a vector of weights for each tap
 
 
 cdef bint accepts_depthwise(const SampleGeometry *sample, const char **why) noexcept nogil:
+    if sample.cin != 1 or not 1 <= sample.cout <= STENCIL_OUTPUTS:
+        why[0] = b"there is not one input channel to a group, or there are too many output channels"
+        return False
+    return fits_lanes(sample, why)
+
+
+cdef bint accepts_grouped(const SampleGeometry *sample, const char **why) noexcept nogil:
+    if not 2 <= sample.cin <= STENCIL_GROUP or sample.cout != sample.cin or sample.lanes % sample.cin:
+        why[0] = b"groups of as many input as output channels do not fill a vector side by side"
+        return False
+    return fits_lanes(sample, why)
+
+
+cdef bint fits_lanes(const SampleGeometry *sample, const char **why) noexcept nogil:
+    """Say whether channels fill the lanes, and whether the blocks of a tile are small enough."""
     cdef LaneBlocks blocks
     cdef int d
-    if sample.cin != 1 or not 1 <= sample.cout <= STENCIL_OUTPUTS or sample.taps > STENCIL_TAPS \
-            or sample.pixels_in == 0:
-        why[0] = b"there is not one input channel to a group, or there are too many output channels or taps"
+    if sample.taps > STENCIL_TAPS or sample.pixels_in == 0:
+        why[0] = b"there are too many taps, or no pixels"
         return False
-    if 2 * sample.groups < sample.lanes:
+    if 2 * lane_channels(sample) < sample.lanes:
         why[0] = b"most lanes of a vector would be empty"
         return False
     for d in range(3):
@@ -48,10 +64,10 @@ cdef void cut_channels(const ConvProblem *problem, int64_t lines, Depthwise *own
     own.vectors = 1
     if lies_by_channels(problem):
         own.vectors = min(lines * CONV_ALIGN // (sample.lanes * itemsize_of(sample.dtype)), STENCIL_BYTES // bytes)
-        own.vectors = max(<int64_t>1, min(own.vectors, ceil_div(sample.groups, sample.lanes)))
+        own.vectors = max(<int64_t>1, min(own.vectors, ceil_div(lane_channels(sample), sample.lanes)))
     own.each = sample.lanes * own.vectors
-    own.by_lines = lies_by_channels(problem) and sample.groups >= 4 * own.each
-    own.parts = ceil_div(sample.groups, own.each) + own.by_lines
+    own.by_lines = lies_by_channels(problem) and lane_channels(sample) >= 4 * own.each
+    own.parts = ceil_div(lane_channels(sample), own.each) + own.by_lines
     own.products = own.vectors * sample.cout * sample.taps
 
 
@@ -65,7 +81,7 @@ cdef int64_t cut_depthwise(const ConvProblem *problem, int gradients, int thread
     own.sums_apart = sample_positions(own.blocks.pixels, STENCIL_MOST_POSITIONS)
     own.tiles = count_tiles(&own.blocks.tiling, 1, own.blocks.steps)
     cut_channels(problem, STENCIL_LINES, own)
-    own.stream = not problem.accumulate and problem.batch * sample.groups * sample.pixels_in \
+    own.stream = not problem.accumulate and problem.batch * lane_channels(sample) * sample.pixels_in \
         * itemsize_of(sample.dtype) >= STENCIL_STREAM
     own.by_tiles = own.parts < 8 * threads
     if own.by_tiles and gradients & FOR_GRAD_WEIGHT:
@@ -94,7 +110,7 @@ cdef void block_depthwise(const ConvProblem *problem, const SumOrder *order, int
     book(local, STENCIL_SUMS, own.vectors * own.sums_apart, vector)
     if problem.accumulate:
         book(local, STENCIL_OLD, own.vectors * own.sums_apart, vector)
-    book(local, STENCIL_NATURAL, own.vectors * sample.taps, vector)
+    book(local, STENCIL_NATURAL, natural_vectors(sample, own.vectors), vector)
     book(local, STENCIL_WEIGHTS, own.products, vector)
     book(local, STENCIL_PRODUCTS, own.products, vector)
     book(local, STENCIL_TOTALS, own.products, vector)
@@ -106,14 +122,14 @@ cdef void block_depthwise(const ConvProblem *problem, const SumOrder *order, int
 # ---- tasks
 
 cdef int64_t channels_before_line(const ConvRun *run) noexcept nogil:
-    """Count the channels of a line that lie before the first one of grad_input, or of grad_output: by so many the first
-    task has fewer, so that those after it write whole lines."""
+    """Count the channels of a line that lie before the first one of grad_input, or of grad_output, in whole groups: by so
+    many the first task has fewer, so that those after it write whole lines."""
     cdef const Depthwise *own = <const Depthwise *>run.blocking.own
     cdef const ConvView *view = &run.problem.view[
         CONV_GRAD_INPUT if run.gradients & FOR_GRAD_INPUT else CONV_GRAD_OUTPUT]
     if not own.by_lines or view.channel != itemsize_of(run.sample.dtype):
         return 0
-    return <int64_t>(<uintptr_t>view.data % CONV_ALIGN) // view.channel
+    return <int64_t>(<uintptr_t>view.data % CONV_ALIGN) // view.channel // run.sample.cin * run.sample.cin
 
 
 cdef void begin_lanes(const ConvRun *run, int64_t part, char *scratch, LaneTask *t) noexcept nogil:
@@ -123,52 +139,14 @@ cdef void begin_lanes(const ConvRun *run, int64_t part, char *scratch, LaneTask 
     t.run, t.own = run, <const Depthwise *>run.blocking.own
     t.of_input, t.of_weight = run.gradients & FOR_GRAD_INPUT, run.gradients & FOR_GRAD_WEIGHT
     first = part * t.own.each - channels_before_line(run)
-    t.group = max(<int64_t>0, first)
-    t.groups = max(<int64_t>0, min(first + t.own.each, sample.groups) - t.group)
-    t.vectors = ceil_div(t.groups, sample.lanes)
+    t.channel = max(<int64_t>0, first)
+    t.channels = max(<int64_t>0, min(first + t.own.each, lane_channels(sample)) - t.channel)
+    t.vectors = ceil_div(t.channels, sample.lanes)
     t.bytes = sample.cout * sample.taps * sample.lanes * sample.item
     t.g, t.x = local_piece(run, STENCIL_G, scratch), local_piece(run, STENCIL_X, scratch)
     t.sums, t.old = local_piece(run, STENCIL_SUMS, scratch), local_piece(run, STENCIL_OLD, scratch)
     t.weights, t.products = local_piece(run, STENCIL_WEIGHTS, scratch), local_piece(run, STENCIL_PRODUCTS, scratch)
     t.totals = local_piece(run, STENCIL_TOTALS, scratch)
-
-
-cdef void load_lane_weights(LaneTask *t, char *natural) noexcept nogil:
-    """Load the weights in the tables' order; inf and NaN are replaced by what may meet zeros."""
-    cdef const SampleGeometry *sample = t.run.sample
-    cdef int64_t vector = sample.lanes * sample.item, v, co, i
-    cdef LaneChannels channels
-    for co in range(sample.cout):
-        channels = task_channels(t, co, sample.cout)
-        load_lane_taps(sample, &t.run.problem.view[CONV_WEIGHT], &channels, sample.taps, natural)
-        t.nonfinite[co] = replace_nonfinite_values(sample, natural, t.vectors * sample.taps * sample.lanes)
-        for v in range(t.vectors):
-            for i in range(t.tables.start[phase_count(sample)]):
-                memcpy(t.weights + v * t.bytes + (co * sample.taps + i) * vector,
-                       natural + (v * sample.taps + t.tables.order[i]) * vector, vector)
-
-
-cdef void begin_totals(const LaneTask *t) noexcept nogil:
-    """Start from zero, or (accumulating) from what grad_weight holds."""
-    cdef const SampleGeometry *sample = t.run.sample
-    cdef LaneChannels channels
-    cdef int64_t co
-    memset(t.totals, 0, t.vectors * t.bytes)
-    for co in range(sample.cout if t.run.problem.accumulate else 0):
-        channels = task_channels(t, co, sample.cout)
-        load_lane_taps(sample, &t.run.problem.view[CONV_GRAD_WEIGHT], &channels, sample.cout * sample.taps,
-                       t.totals + co * (t.bytes // sample.cout))
-
-
-cdef void save_totals(const LaneTask *t) noexcept nogil:
-    """Round grad_weight to storage."""
-    cdef const SampleGeometry *sample = t.run.sample
-    cdef LaneChannels channels
-    cdef int64_t co
-    for co in range(sample.cout):
-        channels = task_channels(t, co, sample.cout)
-        save_lane_taps(sample, &t.run.problem.view[CONV_GRAD_WEIGHT], &channels, sample.cout * sample.taps,
-                       t.totals + co * (t.bytes // sample.cout))
 
 
 cdef bint prepare_depthwise(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
@@ -182,7 +160,7 @@ cdef bint prepare_depthwise(const ConvRun *run, int64_t number, char *scratch) n
         return False
     begin_lanes(run, number % own.parts, scratch, &t)
     t.of_weight = t.of_weight and own.keeps
-    if t.groups == 0 or not (t.of_input or t.of_weight):
+    if t.channels == 0 or not (t.of_input or t.of_weight):
         return False
     t.tables = lane_tables(run.sample, &run.blocking.local, scratch)
     fill_lane_tables(run.sample, &own.blocks, &t.tables)
@@ -227,13 +205,13 @@ cdef void depthwise_task(const ConvRun *run, int64_t number, char *scratch) noex
     cdef BiasShare bias
     cdef int64_t n
     begin_lanes(run, number, scratch, &t)
-    if t.groups == 0 or (t.own.by_tiles and not t.of_weight):
+    if t.channels == 0 or (t.own.by_tiles and not t.of_weight):
         return
     memset(&bias, 0, sizeof(bias))
     if t.of_weight:
-        begin_totals(&t)
-        bias = bias_share(run, t.group * run.sample.cout, t.groups * run.sample.cout, 0, 1,
-                          local_piece(run, STENCIL_BIAS, scratch))
+        begin_totals(&t, local_piece(run, STENCIL_NATURAL, scratch))
+        bias = bias_share(run, t.channel // run.sample.cin * run.sample.cout,
+                          t.channels // run.sample.cin * run.sample.cout, 0, 1, local_piece(run, STENCIL_BIAS, scratch))
     if t.own.by_tiles and t.own.keeps:
         add_parts(&t, number)
         for n in range(run.problem.batch):
@@ -246,7 +224,7 @@ cdef void depthwise_task(const ConvRun *run, int64_t number, char *scratch) noex
             fill_lane_tables(run.sample, &t.own.blocks, &t.tables)
         run_samples(&t, &bias, local_piece(run, STENCIL_NATURAL, scratch))
     if t.of_weight:
-        save_totals(&t)
+        save_totals(&t, local_piece(run, STENCIL_NATURAL, scratch))
         save_bias(run.problem, &bias)
 
 
@@ -264,4 +242,10 @@ cdef ConvAlgorithm depthwise() noexcept nogil:
     row.name, row.gradients = b"depthwise", FOR_GRAD_INPUT | FOR_GRAD_WEIGHT
     row.accepts, row.order, row.block = accepts_depthwise, order_depthwise, block_depthwise
     row.prepare, row.task, row.explain = prepare_depthwise, depthwise_task, explain_depthwise
+    return row
+
+
+cdef ConvAlgorithm grouped() noexcept nogil:
+    cdef ConvAlgorithm row = depthwise()
+    row.name, row.accepts = b"grouped", accepts_grouped
     return row

@@ -3,7 +3,8 @@
 cdef enum:
     STENCIL_TAPS = 256
     STENCIL_PHASES = 64
-    STENCIL_OUTPUTS = 8           # outputs of one input channel
+    STENCIL_OUTPUTS = 8           # outputs of one input channel, where that has a group of its own
+    STENCIL_GROUP = 16            # channels of a group
     STENCIL_LINES = 2             # bytes of a pixel that a task reads where channels lie side by side, in cache lines
     STENCIL_BYTES = 2 << 20       # of all blocks of a task
     STENCIL_KEPT = 1 << 20        # a thread, of sums of grad_weight for the second round
@@ -83,6 +84,11 @@ cdef bint cut_lane_tiles(const SampleGeometry *sample, int64_t limit, LaneBlocks
     if fit_lane_blocks(sample, limit, &through) and packed_positions(&through) < packed_positions(blocks):
         blocks[0] = through
     return True
+
+
+cdef int64_t lane_channels(const SampleGeometry *sample) noexcept nogil:
+    """Count the input channels of all groups."""
+    return sample.groups * sample.cin
 
 
 cdef bint make_lane_blocks(const SampleGeometry *sample, LaneBlocks *blocks) noexcept nogil:
@@ -191,42 +197,3 @@ cdef void unpack_lane_box(const SampleGeometry *sample, const ConvView *view, co
             block, &rows, view.data + box.n * view.n + channels.first * view.channel
             + (box.first[0] + z) * view.space[0] + box.first[1] * view.space[1] + box.first[2] * view.space[2])
         block += box.extent[1] * box.extent[2] * sample.lanes * sample.item
-
-
-# ---- weights, a vector for each tap
-
-cdef ConvView weights_view(const ConvView *w) noexcept nogil:
-    """See weights of one input channel to a group as an image of taps, whose channels are the output channels."""
-    cdef ConvView view = w[0]
-    view.channel, view.n = w.n, 0
-    return view
-
-
-cdef void whole_kernel(const SampleGeometry *sample, int64_t *size, Box *box) noexcept nogil:
-    """Make the box of all taps."""
-    cdef int d
-    box.n, box.samples = 0, 1
-    for d in range(3):
-        box.first[d], box.step[d] = 0, 1
-        box.extent[d] = size[d] = sample.axis[d].kernel
-
-
-cdef void load_lane_taps(const SampleGeometry *sample, const ConvView *w, const LaneChannels *channels,
-                         int64_t apart, char *to) noexcept nogil:
-    """Load the weights of output channels, by the number of the tap; those of vectors of channels are `apart` vectors
-    apart."""
-    cdef ConvView view = weights_view(w)
-    cdef int64_t size[3]
-    cdef Box box
-    whole_kernel(sample, size, &box)
-    pack_lane_box(sample, &view, size, &box, channels, size, apart, to)
-
-
-cdef void save_lane_taps(const SampleGeometry *sample, const ConvView *w, const LaneChannels *channels,
-                         int64_t apart, const char *sums) noexcept nogil:
-    """Round the sums of weights of output channels to storage."""
-    cdef ConvView view = weights_view(w)
-    cdef int64_t size[3]
-    cdef Box box
-    whole_kernel(sample, size, &box)
-    unpack_lane_box(sample, &view, &box, channels, apart, False, sums)

@@ -1,4 +1,4 @@
-# Both gradients of a depthwise convolution on one tile, for the channels of a task.
+# Both gradients of a depthwise or grouped convolution on one tile, for the input channels of a task.
 
 ctypedef struct Depthwise:
     LaneBlocks blocks
@@ -18,7 +18,7 @@ ctypedef struct LaneTask:
     const Depthwise *own
     LaneTables tables
     bint of_input, of_weight
-    int64_t group, groups, vectors  # of channels
+    int64_t channel, channels, vectors  # of the input
     int64_t bytes          # of the weights or sums of a vector, by (output, tap)
     Box tile               # of steps; in one sample
     Box out                # what of it is in grad_output
@@ -30,13 +30,13 @@ ctypedef struct LaneTask:
     char *weights
     char *products         # of one tile
     char *totals
-    bint nonfinite[STENCIL_OUTPUTS]  # whether there are inf or NaN among the weights of an output
+    bint nonfinite[STENCIL_GROUP]  # whether there are inf or NaN among the weights of an output
 
 
 cdef LaneChannels task_channels(const LaneTask *t, int64_t co, int64_t each) noexcept nogil:
     """Take output co of each of the task's input channels (each = cout), or those themselves (co = 0, each = 1)."""
     cdef LaneChannels channels
-    channels.first, channels.each, channels.count = t.group * each + co, each, t.groups
+    channels.first, channels.each, channels.count = t.channel * each + co, each, t.channels
     return channels
 
 
@@ -57,9 +57,9 @@ cdef bint begin_tile(LaneTask *t, int64_t n, int64_t number) noexcept nogil:
 
 
 cdef void load_tile_output(const LaneTask *t, int64_t co) noexcept nogil:
-    """Pack grad_output under a tile, with its halo."""
+    """Pack grad_output under a tile, with its halo: output co of each channel, or all of groups of several."""
     cdef const SampleGeometry *sample = t.run.sample
-    cdef LaneChannels channels = task_channels(t, co, sample.cout)
+    cdef LaneChannels channels = task_channels(t, co, 1 if sample.cin > 1 else sample.cout)
     cdef int64_t size[3]
     cdef Box box
     output_size(sample, size)
@@ -94,14 +94,18 @@ cdef char *phase_sums(const LaneTask *t, int64_t v, const Phase *phase, int64_t 
 
 
 cdef void tile_grad_input(const LaneTask *t, int64_t v, int64_t co) noexcept nogil:
-    """Add the products of one output of each of a vector's channels to the sums of a tile's grad_input, phase by
-    phase."""
+    """Add the products of one output of each of a vector's channels, or of all of a group, to the sums of a tile's
+    grad_input, phase by phase."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const int64_t *extent = &t.own.blocks.extent[0]
     cdef int64_t vector = sample.lanes * sample.item, number, z, at
+    cdef char *from_g
+    cdef char *weights
     cdef const Phase *phase
     cdef StencilRows rows
+    cdef LaneGroups groups
     cdef Box part
+    groups.channels, groups.apart = sample.cin, sample.taps
     for number in range(phase_count(sample)):
         phase, at = &t.tables.phases[number], t.tables.start[number]
         if not phase_part(phase, &t.tile, &part):
@@ -110,34 +114,39 @@ cdef void tile_grad_input(const LaneTask *t, int64_t v, int64_t co) noexcept nog
         rows.to_row, rows.to_pixel = sample.axis[1].stride * t.pixels.extent[2], sample.axis[2].stride
         rows.taps, rows.at = t.tables.start[number + 1] - at, t.tables.back + at
         for z in range(part.extent[0]):
-            kernels.stencil[sample.compute](&rows, t.g + (v * t.own.g_apart + z * extent[1] * extent[2]) * vector,
-                                            t.weights + v * t.bytes + (co * sample.taps + at) * vector,
-                                            phase_sums(t, v, phase, z, 0, 0), co > 0)
+            from_g = t.g + (v * t.own.g_apart + z * extent[1] * extent[2]) * vector
+            weights = t.weights + v * t.bytes + (co * sample.taps + at) * vector
+            if sample.cin > 1:
+                kernels.group_stencil[sample.compute](&rows, &groups, from_g, weights,
+                                                      phase_sums(t, v, phase, z, 0, 0))
+            else:
+                kernels.stencil[sample.compute](&rows, from_g, weights, phase_sums(t, v, phase, z, 0, 0), co > 0)
 
 
 cdef void add_nonfinite_taps(const LaneTask *t, int64_t co) noexcept nogil:
     """Add the products of inf and NaN among the weights, which may not meet the zeros around grad_output."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const ConvProblem *problem = t.run.problem
-    cdef int64_t number, i, group
+    cdef int64_t number, i, channel
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef double weight
     for number in range(phase_count(sample)):
         for i in range(t.tables.phases[number].tap_count):
             phase_tap(sample, &t.tables.phases[number], i, output, k)
-            for group in range(t.group, t.group + t.groups):
-                weight = load_pixel(problem, &problem.view[CONV_WEIGHT], group * sample.cout + co, 0, k)
+            for channel in range(t.channel, t.channel + t.channels):
+                weight = load_pixel(problem, &problem.view[CONV_WEIGHT], channel // sample.cin * sample.cout + co,
+                                    channel % sample.cin, k)
                 if is_nonfinite(weight):
-                    add_lane_products(t, &t.tables.phases[number], group, co, output, weight)
+                    add_lane_products(t, &t.tables.phases[number], channel, co, output, weight)
 
 
-cdef void add_lane_products(const LaneTask *t, const Phase *phase, int64_t group, int64_t co, const int64_t *output,
+cdef void add_lane_products(const LaneTask *t, const Phase *phase, int64_t channel, int64_t co, const int64_t *output,
                             double weight) noexcept nogil:
-    """Add the products of one weight with what a tile's pixels of one channel meet in grad_output."""
+    """Add the products of one weight with what a tile's pixels of one input channel meet in grad_output."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const ConvProblem *problem = t.run.problem
-    cdef int64_t z, y, x, v = (group - t.group) // sample.lanes, lane = (group - t.group) % sample.lanes
+    cdef int64_t z, y, x, v = (channel - t.channel) // sample.lanes, lane = (channel - t.channel) % sample.lanes
     cdef int64_t o[3]
     cdef int64_t size[3]
     cdef Box part
@@ -152,25 +161,33 @@ cdef void add_lane_products(const LaneTask *t, const Phase *phase, int64_t group
                 if is_inside(o, size):
                     add_one(sample, phase_sums(t, v, phase, z, y, x) + lane * sample.item,
                             weight * load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], t.tile.n,
-                                                group * sample.cout + co, o))
+                                                channel // sample.cin * sample.cout + co, o))
 
 
 cdef void tile_grad_weight(const LaneTask *t, int64_t v, int64_t co, char *products) noexcept nogil:
-    """Write a tile's sums of grad_weight for a vector of channels, one vector for each tap."""
+    """Write a tile's sums of grad_weight for a vector of channels, one vector for each tap; or for all outputs of its
+    groups, one after the other."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const InputBlock *block = &t.own.blocks.input
     cdef const int64_t *extent = &t.own.blocks.extent[0]
     cdef const int64_t *low = &t.own.blocks.halo.low[0]
-    cdef int64_t vector = sample.lanes * sample.item, z, g
+    cdef int64_t vector = sample.lanes * sample.item, z
+    cdef char *from_g
+    cdef char *from_x
     cdef StencilDotRows rows
+    cdef LaneGroups groups
+    groups.channels, groups.apart = sample.cin, sample.taps
     rows.rows, rows.width, rows.g_row = t.out.extent[1], t.out.extent[2], extent[2]
     rows.x_row, rows.x_pixel = block.pixel[1] * block.extent[2], block.pixel[2]
     rows.taps, rows.at = sample.taps, t.tables.forth
-    memset(products, 0, sample.taps * vector)
+    memset(products, 0, sample.cin * sample.taps * vector)
     for z in range(t.out.extent[0]):
-        g = v * t.own.g_apart + ((z - low[0]) * extent[1] - low[1]) * extent[2] - low[2]
-        kernels.stencil_dot[sample.compute](
-            &rows, t.g + g * vector, t.x + (v * t.own.x_apart + pixel_row(block, 0, z, 0)) * vector, products)
+        from_g = t.g + (v * t.own.g_apart + ((z - low[0]) * extent[1] - low[1]) * extent[2] - low[2]) * vector
+        from_x = t.x + (v * t.own.x_apart + pixel_row(block, 0, z, 0)) * vector
+        if sample.cin > 1:
+            kernels.group_stencil_dot[sample.compute](&rows, &groups, from_g, from_x, products)
+        else:
+            kernels.stencil_dot[sample.compute](&rows, from_g, from_x, products)
 
 
 cdef void save_tile_input(const LaneTask *t) noexcept nogil:
@@ -198,14 +215,15 @@ cdef void run_stencils(const LaneTask *t, char *products) noexcept nogil:
         memset(products, 0, t.vectors * t.bytes)
     if of_weight:
         load_tile_input(t)
-    for co in range(sample.cout):
+    for co in range(sample.cout if sample.cin == 1 else 1):
         load_tile_output(t, co)
         for v in range(t.vectors):
             if of_input:
                 tile_grad_input(t, v, co)
             if of_weight:
                 tile_grad_weight(t, v, co, products + v * t.bytes + co * bytes)
-        if of_input and t.nonfinite[co]:
+    for co in range(sample.cout if of_input else 0):
+        if t.nonfinite[co]:
             add_nonfinite_taps(t, co)
     if of_input:
         save_tile_input(t)

@@ -70,12 +70,11 @@ cdef int64_t tap_offset(const SampleGeometry *sample, const ConvView *w, int64_t
 
 cdef void stage_taps(const ConvProblem *problem, const char *source, int64_t tap, int64_t taps, int64_t channels,
                      int64_t columns, char *raw, char *staged) noexcept nogil:
-    """Load taps [tap, +taps) of `channels` ci from `source` on as [tap][columns], zeros after the last ci."""
+    """Load taps [tap, +taps) of `channels` ci from `source` on as [tap][columns]; columns after the last ci stay as they
+    are."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef int64_t item = sample.item, stored = itemsize_of(sample.dtype), i
-    if channels < columns:
-        memset(staged, 0, taps * columns * item)
     if taps == 1 or not taps_in_line(sample, w):
         for i in range(taps):
             problem.load(source + tap_offset(sample, w, tap + i), w.channel, staged + i * columns * item, item,
@@ -122,6 +121,8 @@ cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *pane
             place[i] = packed_tap(sample, tap + i) * steps
         for co in range(count):
             staged = scratch if taps > 1 or panels.ci.vnni else to + (place[0] + co) * columns * item
+            if channels < columns:
+                memset(staged, 0, taps * columns * item)
             stage_taps(problem, w.data + (group * sample.cout + co_from + co) * w.n + panel * columns * w.channel, tap,
                        taps, channels, columns, raw, staged)
             nonfinite |= replace_nonfinite_values(sample, staged, taps * columns)

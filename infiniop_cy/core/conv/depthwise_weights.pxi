@@ -1,0 +1,129 @@
+# The weights of a task's channels, and their gradients: a vector for each output of a group and each tap.
+
+cdef ConvView weights_view(const ConvView *w) noexcept nogil:
+    """See weights of one input channel to a group as an image of taps, whose channels are the output channels."""
+    cdef ConvView view = w[0]
+    view.channel, view.n = w.n, 0
+    return view
+
+
+cdef void whole_kernel(const SampleGeometry *sample, int64_t *size, Box *box) noexcept nogil:
+    """Make the box of all taps."""
+    cdef int d
+    box.n, box.samples = 0, 1
+    for d in range(3):
+        box.first[d], box.step[d] = 0, 1
+        box.extent[d] = size[d] = sample.axis[d].kernel
+
+
+cdef int64_t natural_vectors(const SampleGeometry *sample, int64_t vectors) noexcept nogil:
+    """Count the vectors that hold the taps of one output, and what loading those of a group stages."""
+    return vectors * sample.taps + (min(sample.taps, <int64_t>STAGED_TAPS) if sample.cin > 1 else 0)
+
+
+cdef char *group_weights(const LaneTask *t, int kind, int64_t group, int64_t co) noexcept nogil:
+    """Find the weights, or their gradients, of output co of the task's group of that number."""
+    cdef const ConvView *w = &t.run.problem.view[kind]
+    return w.data + ((t.channel // t.run.sample.cin + group) * t.run.sample.cout + co) * w.n
+
+
+cdef int64_t group_lane(const LaneTask *t, int64_t group, int64_t vectors) noexcept nogil:
+    """Count the bytes to the first lane of the task's group of that number, where vectors of channels are `vectors`
+    vectors apart."""
+    cdef int64_t channel = group * t.run.sample.cin, lanes = t.run.sample.lanes
+    return (channel // lanes * vectors * lanes + channel % lanes) * t.run.sample.item
+
+
+cdef void load_taps(const LaneTask *t, int64_t co, char *natural) noexcept nogil:
+    """Load the weights of output co of each group, by the number of the tap."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef const ConvView *w = &t.run.problem.view[CONV_WEIGHT]
+    cdef int64_t vector = sample.lanes * sample.item, group, tap, taps
+    cdef int64_t size[3]
+    cdef LaneChannels channels = task_channels(t, co, sample.cout)
+    cdef ConvView view = weights_view(w)
+    cdef Box box
+    if sample.cin == 1:
+        whole_kernel(sample, size, &box)
+        pack_lane_box(sample, &view, size, &box, &channels, size, sample.taps, natural)
+        return
+    memset(natural, 0, t.vectors * sample.taps * vector)
+    for group in range(t.channels // sample.cin):
+        tap = 0
+        while tap < sample.taps:
+            taps = min(<int64_t>STAGED_TAPS, sample.taps - tap)
+            stage_taps(t.run.problem, group_weights(t, CONV_WEIGHT, group, co), tap, taps, sample.cin, sample.lanes,
+                       natural + t.own.vectors * sample.taps * vector,
+                       natural + group_lane(t, group, sample.taps) + tap * vector)
+            tap += taps
+
+
+cdef void load_lane_weights(LaneTask *t, char *natural) noexcept nogil:
+    """Load the weights in the tables' order; inf and NaN are replaced by what may meet zeros."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef int64_t vector = sample.lanes * sample.item, v, co, i
+    for co in range(sample.cout):
+        load_taps(t, co, natural)
+        t.nonfinite[co] = replace_nonfinite_values(sample, natural, t.vectors * sample.taps * sample.lanes)
+        for v in range(t.vectors):
+            for i in range(t.tables.start[phase_count(sample)]):
+                memcpy(t.weights + v * t.bytes + (co * sample.taps + i) * vector,
+                       natural + (v * sample.taps + t.tables.order[i]) * vector, vector)
+
+
+cdef void move_group_totals(const LaneTask *t, char *line, bint loading) noexcept nogil:
+    """Move the totals of groups of several channels to grad_weight, or (loading) from it. line: room for the weights of
+    an output channel."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef int64_t vector = sample.lanes * sample.item, taps = sample.taps, cin = sample.cin, group, co
+    cdef char *lanes
+    cdef char *weights
+    for group in range(t.channels // cin):
+        for co in range(sample.cout):
+            lanes = t.totals + group_lane(t, group, sample.cout * taps) + co * taps * vector
+            weights = group_weights(t, CONV_GRAD_WEIGHT, group, co)
+            if loading:
+                move_weights(t.run.problem, 0, cin * taps, line, weights, True)
+                kernels.transpose[sample.compute](line, taps * sample.item, lanes, vector, taps, cin)
+            else:
+                kernels.transpose[sample.compute](lanes, vector, line, taps * sample.item, cin, taps)
+                move_weights(t.run.problem, 0, cin * taps, line, weights, False)
+
+
+cdef void begin_totals(const LaneTask *t, char *line) noexcept nogil:
+    """Start from zero, or (accumulating) from what grad_weight holds."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef ConvView view = weights_view(&t.run.problem.view[CONV_GRAD_WEIGHT])
+    cdef int64_t co
+    cdef int64_t size[3]
+    cdef LaneChannels channels
+    cdef Box box
+    memset(t.totals, 0, t.vectors * t.bytes)
+    if not t.run.problem.accumulate:
+        return
+    if sample.cin > 1:
+        move_group_totals(t, line, True)
+        return
+    whole_kernel(sample, size, &box)
+    for co in range(sample.cout):
+        channels = task_channels(t, co, sample.cout)
+        pack_lane_box(sample, &view, size, &box, &channels, size, sample.cout * sample.taps,
+                      t.totals + co * (t.bytes // sample.cout))
+
+
+cdef void save_totals(const LaneTask *t, char *line) noexcept nogil:
+    """Round grad_weight to storage."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef ConvView view = weights_view(&t.run.problem.view[CONV_GRAD_WEIGHT])
+    cdef int64_t co
+    cdef int64_t size[3]
+    cdef LaneChannels channels
+    cdef Box box
+    if sample.cin > 1:
+        move_group_totals(t, line, False)
+        return
+    whole_kernel(sample, size, &box)
+    for co in range(sample.cout):
+        channels = task_channels(t, co, sample.cout)
+        unpack_lane_box(sample, &view, &box, &channels, sample.cout * sample.taps, False,
+                        t.totals + co * (t.bytes // sample.cout))
