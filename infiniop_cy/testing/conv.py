@@ -226,6 +226,8 @@ def _random_shapes(integer, tiny, shrink):
         size.append(least + one_of((0, 0), (0, 2), (0, 4), (0, 4 if tiny else 1 + 120 // (shrink * axes * axes))))
     groups = one_of((1, 1), (1, 1), (1, 5), (2, 32))
     cin, cout = (one_of((1, 1), (1, 4), (2, 1 + 34 // shrink), (1, 1 + 79 // shrink)) for _ in range(2))
+    if groups > 1 and integer(0, 2) == 0:  # groups that fill a vector side by side
+        cin = cout = 2 ** integer(1, 4)
     if tiny and integer(0, 40) == 0:
         cin, cout = integer(0, 1), integer(0, 1)
     batch = one_of((1, 1), (1, 3), (2, 6), (0, 1 + 63 // shrink))

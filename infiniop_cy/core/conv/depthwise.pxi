@@ -1,5 +1,5 @@
-# Depthwise convolutions: one input channel to a group, so that channels are lanes; and convolutions of few channels to a
-# group, whose groups lie side by side in the lanes. A task packs a tile of steps for a vector of channels, computes
+# Depthwise convolutions: one input channel to a group, so that channels are lanes; and convolutions of few channels to
+# a group, whose groups lie side by side in the lanes. A task packs a tile of steps for a vector of channels, computes
 # grad_input there and the tile's sums of grad_weight, and moves grad_input back. Sums of tiles, then of samples, are
 # added one after the other: by the task itself where it takes all samples of its channels, else in a second round. The
 # layout decides how pixels are moved and how many channels a task takes; no order of sums.
@@ -18,6 +18,9 @@ cdef bint accepts_depthwise(const SampleGeometry *sample, const char **why) noex
 cdef bint accepts_grouped(const SampleGeometry *sample, const char **why) noexcept nogil:
     if not 2 <= sample.cin <= STENCIL_GROUP or sample.cout != sample.cin or sample.lanes % sample.cin:
         why[0] = b"groups of as many input as output channels do not fill a vector side by side"
+        return False
+    if sample.dtype == DTYPE_BF16 and phase_count(sample) == 1 and accepts_input_amx(sample, why):
+        why[0] = b"AMX multiplies pairs of bfloat16 faster"
         return False
     return fits_lanes(sample, why)
 
@@ -122,8 +125,8 @@ cdef void block_depthwise(const ConvProblem *problem, const SumOrder *order, int
 # ---- tasks
 
 cdef int64_t channels_before_line(const ConvRun *run) noexcept nogil:
-    """Count the channels of a line that lie before the first one of grad_input, or of grad_output, in whole groups: by so
-    many the first task has fewer, so that those after it write whole lines."""
+    """Count the channels of a line that lie before the first one of grad_input, or of grad_output, in whole groups: by
+    so many the first task has fewer, so that those after it write whole lines."""
     cdef const Depthwise *own = <const Depthwise *>run.blocking.own
     cdef const ConvView *view = &run.problem.view[
         CONV_GRAD_INPUT if run.gradients & FOR_GRAD_INPUT else CONV_GRAD_OUTPUT]

@@ -70,8 +70,8 @@ cdef int64_t tap_offset(const SampleGeometry *sample, const ConvView *w, int64_t
 
 cdef void stage_taps(const ConvProblem *problem, const char *source, int64_t tap, int64_t taps, int64_t channels,
                      int64_t columns, char *raw, char *staged) noexcept nogil:
-    """Load taps [tap, +taps) of `channels` ci from `source` on as [tap][columns]; columns after the last ci stay as they
-    are."""
+    """Load taps [tap, +taps) of `channels` ci from `source` on as [tap][columns]; columns after the last ci stay as
+    they are."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef int64_t item = sample.item, stored = itemsize_of(sample.dtype), i
