@@ -14,6 +14,7 @@
 #include "tap_lines.h"
 #include "transpose.h"
 #include "vnni.h"
+#include "widen_transpose.h"
 
 #define INFINIOP_TEXT_(x) #x
 #define INFINIOP_TEXT(x) INFINIOP_TEXT_(x)
@@ -32,6 +33,7 @@ constexpr KernelTable make_table() {
     fill_group_stencil(table);
     fill_tap_lines(table);
     fill_transpose(table);
+    fill_widen_transpose(table);
     fill_gemm(table);
     fill_dot2(table);
     fill_vnni(table);

@@ -128,6 +128,7 @@ cdef extern from "../kernels/table.h" nogil:
         ElementwiseKernel (*elementwise)[20][3]
         ConvertKernel (*convert)[20]
         TransposeKernel *transpose
+        TransposeKernel *widen_transpose
         TransposeToKernel *transpose_to
         PadKernel pad_rows
         PadKernel pad_every_other

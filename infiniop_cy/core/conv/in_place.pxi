@@ -25,7 +25,8 @@ cdef int64_t elements_to(const SampleGeometry *sample, const ConvView *view, con
 # ---- the input as rows of grad_weight
 
 cdef bint input_lies_ready(const ConvProblem *problem) noexcept nogil:
-    """Say whether the one tap of a kernel meets nothing but the input, and can be led through it."""
+    """Say whether the one tap of a kernel meets nothing but the input, and can be led through its rows. Pixels far
+    apart are better copied, since each row of sums would ask for all their lines again."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *x = &problem.view[CONV_INPUT]
     cdef int64_t first[3]
@@ -33,8 +34,7 @@ cdef bint input_lies_ready(const ConvProblem *problem) noexcept nogil:
     cdef int64_t corner[3]
     cdef int64_t size[3]
     cdef int d
-    if sample.taps != 1 or not of_whole_elements(problem, x) \
-            or not spreads_over_sets(sample.axis[2].stride * x.space[2]):
+    if sample.taps != 1 or x.space[2] != sample.item or not of_whole_elements(problem, x):
         return False
     input_size(sample, size)
     output_size(sample, last)
@@ -43,6 +43,31 @@ cdef bint input_lies_ready(const ConvProblem *problem) noexcept nogil:
     input_pixel(sample, corner, 0, first)
     input_pixel(sample, last, 0, corner)
     return is_inside(first, size) and is_inside(corner, size)
+
+
+cdef bint lies_by_pixels(const ConvProblem *problem) noexcept nogil:
+    """Say whether a kernel has one tap, and the channels that it meets lie side by side, so that a copy of them need
+    not be transposed."""
+    cdef const SampleGeometry *sample = &problem.sample
+    return sample.taps == 1 and problem.view[CONV_INPUT].channel == itemsize_of(sample.dtype)
+
+
+cdef void pack_input_pixels(const ConvRun *run, WeightTile *t, const Box *tile, BatchReduce *steps) noexcept nogil:
+    """Pack what the one tap meets as [pixel][row]."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef int64_t pitch = odd_lines(t.rows), i
+    cdef int64_t size[3]
+    cdef Box box = tile[0]
+    cdef int d
+    input_size(sample, size)
+    input_pixel(sample, tile.first, 0, box.first)
+    for d in range(3):
+        box.step[d] = sample.axis[d].stride
+    pack_channels(run.problem, &run.problem.view[CONV_INPUT], size, &box, t.group * sample.cin + t.row_from, t.rows,
+                  t.input, pitch, False, t.staging, t.place)
+    for i in range(t.rows):
+        t.indirection[i] = i
+    steps.count, steps.depth, steps.a_step, t.a_offset[0] = 1, box_positions(tile), pitch, 0
 
 
 cdef void lead_through_input(const ConvRun *run, WeightTile *t, const Box *tile, BatchReduce *steps) noexcept nogil:

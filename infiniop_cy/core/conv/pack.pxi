@@ -77,10 +77,10 @@ cdef RowsPart rows_part(const ConvView *view, const int64_t *size, int64_t row_s
     return part
 
 
-cdef void transpose_planes(int dtype, const ConvView *view, const int64_t *size, const Box *box, const RowsPart *part,
+cdef void transpose_planes(TransposeKernel transpose, const ConvView *view, const int64_t *size, const Box *box, const RowsPart *part,
                            int64_t channel, int64_t channels, char *to, int64_t plane, int64_t item) noexcept nogil:
-    """Pack planes, `plane` bytes apart, of elements of `item` bytes that lie side by side from channel to channel, by
-    transposing rows."""
+    """Pack planes, `plane` bytes apart, as elements of `item` bytes, of channels that lie side by side, by transposing
+    rows."""
     cdef int64_t n, d, h, z, c, width = box.extent[2] * item
     cdef char *source
     for n in range(box.samples):
@@ -92,19 +92,19 @@ cdef void transpose_planes(int dtype, const ConvView *view, const int64_t *size,
                     for c in range(channels):
                         memset(to + c * plane, 0, width)
                 else:
-                    for c in range(channels):
+                    for c in range(channels if part.inside < box.extent[2] else 0):
                         memset(to + c * plane, 0, part.skip * item)
                         memset(to + c * plane + (part.skip + part.inside) * item, 0,
                                width - (part.skip + part.inside) * item)
-                    kernels.transpose[dtype](source + (h - part.top) * box.step[1] * view.space[1],
-                                             box.step[2] * view.space[2], to + part.skip * item, plane, channels,
-                                             part.inside)
+                    transpose(source + (h - part.top) * box.step[1] * view.space[1], box.step[2] * view.space[2],
+                              to + part.skip * item, plane, channels, part.inside)
                 to += width
 
 
 cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const int64_t *size, const Box *whole,
                       int64_t channel, int64_t channels, char *to, int64_t plane) noexcept nogil:
-    """Pack a box as [channel][position] of to_dtype, channels `plane` elements apart."""
+    """Pack a box as [channel][position] of to_dtype, the storage or the compute type, channels `plane` elements
+    apart."""
     cdef Box box = whole[0]
     cdef ConvertKernel load = kernels.convert[from_dtype][to_dtype]
     cdef PadKernel pad
@@ -116,8 +116,10 @@ cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const 
     step, next, width = box.step[2] * view.space[2], box.step[1] * view.space[1], box.extent[2] * item
     part = rows_part(view, size, row_size, &box)
     below = box.extent[1] - part.top - part.rows
-    if from_dtype == to_dtype and view.channel == item and step != item and channels > 1:
-        transpose_planes(from_dtype, view, size, &box, &part, channel, channels, to, plane * item, item)
+    if view.channel == itemsize_of(from_dtype) and step != view.channel and channels > 1:
+        transpose_planes(kernels.transpose[from_dtype] if from_dtype == to_dtype else
+                         kernels.widen_transpose[from_dtype], view, size, &box, &part, channel, channels, to,
+                         plane * item, item)
         return
     for c in range(channels):
         to = first + c * plane * item

@@ -42,9 +42,10 @@ cdef void block_weight_gemm(const ConvProblem *problem, const SumOrder *order, i
     positions = class_count(&block) * block.plane
     block_weight_tiles(problem, order, vnni, sample.taps * max(<int64_t>1, WEIGHT_BLOCK_ELEMENTS // positions),
                        max(<int64_t>1, WEIGHT_POSITIONS // positions), threads, own)
-    positions *= own.tiling.samples
-    book_weight_tiles(sample, own, positions * (own.rows // sample.taps + 2) + PAIR_MARGIN, 2 if vnni else sample.item,
-                      blocking)
+    positions *= own.tiling.samples * (own.rows // sample.taps + 2)
+    if lies_by_pixels(problem):
+        positions = max(positions, tiling_pixels(&own.tiling) * odd_lines(own.rows))
+    book_weight_tiles(sample, own, positions + PAIR_MARGIN, 2 if vnni else sample.item, blocking)
 
 
 cdef void row_steps(const Box *tile, const InputBlock *block, const WeightTile *t, BatchReduce *steps) noexcept nogil:
@@ -88,6 +89,9 @@ cdef bint pack_input_block(const ConvRun *run, WeightTile *t, const Box *tile, B
     cdef Box box
     if input_lies_ready(run.problem):
         lead_through_input(run, t, tile, steps)
+        return False
+    if not vnni and lies_by_pixels(run.problem):
+        pack_input_pixels(run, t, tile, steps)
         return False
     input_size(sample, size)
     fill_input_block(sample, tile.extent, tile.samples, not vnni, 1, MAX_CHANNELS, &block)
