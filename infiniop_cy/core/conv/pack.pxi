@@ -77,8 +77,9 @@ cdef RowsPart rows_part(const ConvView *view, const int64_t *size, int64_t row_s
     return part
 
 
-cdef void transpose_planes(TransposeKernel transpose, const ConvView *view, const int64_t *size, const Box *box, const RowsPart *part,
-                           int64_t channel, int64_t channels, char *to, int64_t plane, int64_t item) noexcept nogil:
+cdef void transpose_planes(TransposeKernel transpose, const ConvView *view, const int64_t *size, const Box *box,
+                           const RowsPart *part, int64_t channel, int64_t channels, char *to, int64_t plane,
+                           int64_t item) noexcept nogil:
     """Pack planes, `plane` bytes apart, as elements of `item` bytes, of channels that lie side by side, by transposing
     rows."""
     cdef int64_t n, d, h, z, c, width = box.extent[2] * item
