@@ -227,7 +227,7 @@ struct KernelTable {
     ElementwiseKernel elementwise[MAX_FORMULAS][DTYPE_COUNT][STORE_COUNT];
     ConvertKernel convert[DTYPE_COUNT][DTYPE_COUNT];  // [from][to]
     TransposeKernel transpose[DTYPE_COUNT];           // F16, BF16, F32, F64
-    TransposeKernel widen_transpose[DTYPE_COUNT];  // F16, BF16, F32, F64: to the compute type
+    TransposeKernel widen_transpose[DTYPE_COUNT];     // F16, BF16, F32, F64: to the compute type
     TransposeToKernel transpose_to[DTYPE_COUNT];      // BF16, F32, F64
     PadKernel pad_rows;
     PadKernel pad_every_other;        // 4-byte elements, two apart in the source
