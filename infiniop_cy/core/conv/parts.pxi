@@ -16,38 +16,35 @@ cdef void zero_parts(int dtype, const PartLayout *layout, char *to, int64_t chan
             memset(to + c * layout.pitch + p * layout.part, 0, positions * 2)
 
 
-cdef bint stage_parts(int dtype, const PartLayout *layout, const ConvView *view, const char *source, int64_t step,
-                      int64_t pixels, int64_t channels, char *to, char *stage) noexcept nogil:
-    """Take pixels of some channels apart that do not lie side by side; return whether there were inf or NaN. stage:
-    PART_CHANNELS rows."""
-    cdef int64_t item = itemsize_of(dtype), i = 0, c, count, row = STAGE_ROW * item
-    cdef bint nonfinite = False
-    while i < pixels:
-        count = min(<int64_t>STAGE_PIXELS, pixels - i)
-        if view.channel == item:
-            kernels.transpose[dtype](source + i * step, step, stage, row, channels, count)
-        else:
-            gather(kernels.convert[dtype][dtype], source + i * step, step, view.channel, count, channels, stage, item)
-        for c in range(channels):
-            nonfinite |= kernels.parts[dtype].of_rows(stage + c * row, 0, to + c * layout.pitch + i * 2, layout.part, 0,
-                                                      1, 0, count, count)
-        i += STAGE_PIXELS
-    return nonfinite
+cdef void stage_pixels(int dtype, const ConvView *view, const char *source, int64_t step, int64_t count,
+                       int64_t channels, char *stage) noexcept nogil:
+    """Copy at most STAGE_PIXELS pixels that do not lie side by side as [channel][STAGE_ROW]."""
+    cdef int64_t item = itemsize_of(dtype)
+    if view.channel == item:
+        kernels.transpose[dtype](source, step, stage, STAGE_ROW * item, channels, count)
+    else:
+        gather(kernels.convert[dtype][dtype], source, step, view.channel, count, channels, stage, item)
 
 
 cdef bint pack_part_rows(int dtype, const PartLayout *layout, const ConvView *view, const char *source, int64_t step,
                          int64_t next, const RowsPart *part, int64_t channels, int64_t width, char *to,
                          char *stage) noexcept nogil:
-    """Pack the rows of one plane that lie in the tensor, between zeros; return whether there were inf or NaN."""
-    cdef int64_t h, after = width - part.skip - part.inside
+    """Pack the rows of one plane that lie in the tensor, between zeros; return whether there were inf or NaN. stage:
+    PART_CHANNELS rows."""
+    cdef const PartKernels *parts = &kernels.parts[dtype]
+    cdef int64_t row = STAGE_ROW * itemsize_of(dtype), h, at, count, skip
     cdef bint nonfinite = False
     if step == itemsize_of(dtype):  # then there is one channel
-        return kernels.parts[dtype].of_rows(source, next, to, layout.part, width * 2, part.rows, part.skip, part.inside,
-                                            width)
+        return parts.of_rows(source, next, to, layout.part, width * 2, part.rows, part.skip, part.inside, width)
     for h in range(part.rows):
-        zero_parts(dtype, layout, to, channels, part.skip)
-        nonfinite |= stage_parts(dtype, layout, view, source, step, part.inside, channels, to + part.skip * 2, stage)
-        zero_parts(dtype, layout, to + (part.skip + part.inside) * 2, channels, after)
+        at = 0
+        while at < part.inside:  # the first piece takes the zeros before it, the last one those behind it
+            count, skip = min(<int64_t>STAGE_PIXELS, part.inside - at), 0 if at else part.skip
+            stage_pixels(dtype, view, source + at * step, step, count, channels, stage)
+            nonfinite |= parts.of_rows(stage, row, to + (part.skip + at - skip) * 2, layout.part, layout.pitch,
+                                       channels, skip, count,
+                                       skip + count if at + count < part.inside else width - part.skip - at + skip)
+            at += count
         source += next
         to += width * 2
     return nonfinite
