@@ -1,0 +1,21 @@
+"""What is promised, and how each promise is tested: one table, which --help, docs/check.md and the reports print.
+
+A check is a generator function of a Subject; it yields Verdicts on the properties of its file.
+"""
+from infiniop_cy.check.properties.base import Property, Subject, Verdict
+from infiniop_cy.check.properties.bits import BITS, check_cuts, check_layouts, check_runs, check_threads
+from infiniop_cy.check.properties.conv import CONV, check_conv
+from infiniop_cy.check.properties.conv_values import CONV_VALUES, check_conv_values
+from infiniop_cy.check.properties.memory import MEMORY, check_in_place, check_overlap, damage_verdicts
+from infiniop_cy.check.properties.shapes import SHAPES, check_broadcast, check_shapes
+from infiniop_cy.check.properties.values import VALUES, check_values
+
+PROPERTIES = (*VALUES, *SHAPES, *MEMORY, *BITS, *CONV, *CONV_VALUES)
+BY_NAME = {p.name: p for p in PROPERTIES}
+
+ELEMENTWISE_CHECKS = (check_values, check_shapes, check_broadcast, check_in_place, check_overlap, check_runs,
+                      check_threads, check_layouts, check_cuts)
+CONV_CHECKS = (check_conv, check_conv_values)
+
+__all__ = ["BY_NAME", "CONV_CHECKS", "ELEMENTWISE_CHECKS", "PROPERTIES", "Property", "Subject", "Verdict",
+           "damage_verdicts"]

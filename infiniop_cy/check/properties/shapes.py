@@ -1,0 +1,66 @@
+"""Any shape: scalars, empty arrays, lengths that fill no vector, broadcasting."""
+import numpy as np
+
+from infiniop_cy.check.properties.base import Property, fails, first_difference, holds, skipped
+from infiniop_cy.testing.cases import SHAPES as NAMED
+
+SHAPES = (
+    Property("shapes", "the result has the inputs' shape and dtype, and an element's value does not depend on them",
+             "0-d, empty, lengths 1 to 70, and up to 4 axes, against the same values as one row"),
+    Property("broadcast", "inputs of different shapes broadcast as in NumPy",
+             "rows against columns, scalars against arrays; a candidate that raises is not blamed"),
+)
+
+
+def check_shapes(subject):
+    shapes = [*(s for name, s in NAMED.items() if name != "parallel"), *((n,) for n in range(1, 70, 1 + 3 *
+              subject.settings.quick))]
+    total = max(int(np.prod(s)) for s in shapes)
+    g, x = subject.values(total), subject.values(total)
+    flat = subject.run("one row", g, x)
+    if not flat.ok:
+        yield fails("shapes", f"{flat.kind}: {flat.text}")
+        return
+    refused = []
+    for shape in shapes:
+        n = int(np.prod(shape))
+        reply = subject.run(f"shape {shape}", g[:n].reshape(shape), x[:n].reshape(shape))
+        if not reply.ok:
+            refused.append(f"shape {shape}: {reply.kind}: {reply.text}")
+            continue
+        got = reply.results["grad_input"]
+        returned = reply.shapes["grad_input"]
+        if got is None or returned[1] != subject.dtype:
+            yield fails("shapes", f"inputs {subject.dtype}{shape} give {returned and f'{returned[1]}{returned[0]}'}")
+            return
+        if flat.results["grad_input"] is None:
+            continue
+        difference = first_difference(got.ravel(), flat.results["grad_input"][:n])
+        if difference:
+            yield fails("shapes", f"shape {shape}: {difference}, as in a row of {total}")
+            return
+    if refused:
+        yield fails("shapes", f"{len(refused)} of {len(shapes)} shapes are refused, first {refused[0]}")
+    else:
+        yield holds("shapes", tried=len(shapes))
+
+
+def check_broadcast(subject):
+    refused = None
+    for a, b in (((4,), (5, 1)), ((5, 1), (4,)), ((), (3, 4)), ((3, 4), ()), ((2, 1, 3), (1, 5, 1)), ((1,), (67,))):
+        g, x = subject.values(a), subject.values(b)
+        reply = subject.run(f"shapes {a} and {b}", g, x)
+        if reply.kind == "raised":
+            refused = reply.text
+            continue
+        full = subject.run("the same, materialised", *(np.array(v) for v in np.broadcast_arrays(g, x)))
+        if not reply.ok or not full.ok:
+            continue
+        if reply.results["grad_input"] is None:
+            yield fails("broadcast", f"grad_output {a} and input {b} give shape {reply.shapes['grad_input']}")
+            return
+        difference = first_difference(reply.results["grad_input"], full.results["grad_input"])
+        if difference:
+            yield fails("broadcast", f"grad_output {a} and input {b}: {difference}")
+            return
+    yield skipped("broadcast", f"not offered: {refused}") if refused else holds("broadcast", tried=6)
