@@ -1,9 +1,11 @@
 """infiniop-cy check: it finds nothing on this library, and each planted defect under the property that names it."""
 import json
+import pathlib
 import subprocess
 import sys
 
 import pytest
+from planted_defects import PLANTED
 
 from infiniop_cy.check import runner
 from infiniop_cy.check.candidates import Spec
@@ -11,17 +13,13 @@ from infiniop_cy.check.session import Session
 from infiniop_cy.check.standards import standard_of
 
 
-def verdicts(spec, operator, dtypes=("float32",), parameters=None, **settings):
+def verdicts(spec, operator, dtypes=("float32",), parameters=None, timeout=20, threads=False):
     """{(title, dtype): Result} of a quick run."""
-    settings = runner.Settings(quick=True, **settings)
-    with Session(spec, settings_timeout(settings)) as session:
+    settings = runner.Settings(quick=True, threads=threads)
+    with Session(spec, timeout) as session:
         return {(r.title, r.dtype): r for r in (
             runner.check(session, *subject, settings)
             for subject in runner.subjects([operator], dtypes, parameters or {}))}
-
-
-def settings_timeout(settings):
-    return 20
 
 
 def failures(results):
@@ -34,6 +32,17 @@ def test_finds_nothing_on_this_library(operator):
     results = verdicts(Spec("preset", "infiniop_cy"), operator, runner.DTYPES)
     assert not failures(results)
     assert not [key for key, r in results.items() if r.not_offered]
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_names_a_planted_defect(name, monkeypatch):
+    operator, dtype, wanted = PLANTED[name]
+    monkeypatch.chdir(pathlib.Path(__file__).parent)  # where the process of the candidate finds the module
+    results = verdicts(Spec("python", f"planted_defects:{name}"), operator, [dtype], timeout=1.5,
+                       threads="threads" in wanted)
+    found = failures(results)
+    assert found, "nothing failed"
+    assert all(wanted in failed for failed in found.values()), found
 
 
 def command(*words, cwd=None):

@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from infiniop_cy.testing.cases import dtype_of
+from infiniop_cy.dtypes import numpy_dtype
 
 ELEMENTWISE_INPUTS = ("grad_output", "input")
 ELEMENTWISE_OUTPUTS = ("grad_input",)
@@ -25,7 +25,7 @@ class Placed:
     dtype: str
 
     def view(self, buffer):
-        return np.ndarray(self.shape, dtype_of(self.dtype), buffer, self.offset, self.strides)
+        return np.ndarray(self.shape, numpy_dtype(self.dtype), buffer, self.offset, self.strides)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
 """What can be checked: a Python function, a C library, a program, or one of the presets. Loaded in its own process.
 
 A candidate has
-    facts()                        {"out": it writes to arrays that it is given, "threads": it takes a number of
-                                    them, "asymmetric": padding may differ by side, "float parameters": it gets
-                                    parameters rounded to float32}
     offers(operator, parameters)   None, or why it cannot compute that
     call(call, inputs, outputs)    {output: array or None}; both are arrays in shared memory by name
+    facts()                        a dict: "out", whether it writes to arrays that it is given; "threads", whether a
+                                   call takes their number (False: OpenMP's setting does; None: nothing does);
+                                   "asymmetric", whether padding may differ by side; "float parameters", whether it
+                                   gets parameters rounded to float32
 """
 import importlib
 import inspect

@@ -1,7 +1,7 @@
 """NumPy arrays as those of torch, CuPy and JAX, and back; bfloat16 by its bits where a framework needs that."""
 import numpy as np
 
-from infiniop_cy.testing.cases import dtype_of
+from infiniop_cy.dtypes import numpy_dtype
 
 
 def to_torch(array):
@@ -36,7 +36,7 @@ def to_numpy(value):
         value = value.detach().cpu().contiguous()
         if str(value.dtype) == "torch.bfloat16":
             import torch
-            return value.view(torch.int16).numpy().view(dtype_of("bfloat16"))
+            return value.view(torch.int16).numpy().view(numpy_dtype("bfloat16"))
         return value.numpy()
     if hasattr(value, "get") and hasattr(value, "__cuda_array_interface__"):  # CuPy
         return value.get()

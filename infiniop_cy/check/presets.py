@@ -121,7 +121,7 @@ class Jax:
         self.jax, self.compiled = jax, {}
 
     def facts(self):
-        return {"out": False, "threads": False}
+        return {"out": False, "threads": None}
 
     def _forward(self, operator):
         return getattr(self.jax.nn, forward_name(operator), None)
@@ -196,7 +196,7 @@ class Formulas:
     """The formulas of textbooks in NumPy, computed in the arrays' own dtype: how a first version is written."""
 
     def facts(self):
-        return {"out": False, "threads": False}
+        return {"out": False, "threads": None}
 
     def offers(self, operator, parameters):
         if operator not in FORMULAS:

@@ -12,7 +12,7 @@ import tempfile
 
 import numpy as np
 
-from infiniop_cy.testing.cases import dtype_of
+from infiniop_cy.dtypes import numpy_dtype
 
 
 class Program:
@@ -53,5 +53,5 @@ class Program:
             return None
         array = np.load(path)
         if like.dtype.name == "bfloat16" and array.dtype.itemsize == 2 and array.dtype != np.float16:
-            return array.view(dtype_of("bfloat16"))
+            return array.view(numpy_dtype("bfloat16"))
         return array

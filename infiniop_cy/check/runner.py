@@ -91,8 +91,9 @@ def check(session, operator, case, dtype, settings):
         result.not_offered = _refusal(subject)
         if result.not_offered:
             return result
-        for function in CONV_CHECKS if case is None else ELEMENTWISE_CHECKS:
-            result.verdicts += function(subject)
+        for function, names in CONV_CHECKS if case is None else ELEMENTWISE_CHECKS:
+            if not settings.only or names & set(settings.only):
+                result.verdicts += function(subject)
     except GaveUp as error:
         gave_up = f"; the rest was left out: {error}"
     finally:

@@ -67,7 +67,8 @@ class Session:
                 targets[name] = type(first)(first.offset + (offset or 0) * np.dtype(dtype).itemsize, shape,
                                             first.strides, first.dtype)
             else:
-                empty = np.frombuffer(b"\xa5" * (np.dtype(dtype).itemsize * int(np.prod(shape))), dtype).reshape(shape)
+                # NaN in every dtype: what is not written shows
+                empty = np.frombuffer(b"\xff" * (np.dtype(dtype).itemsize * int(np.prod(shape))), dtype).reshape(shape)
                 targets[name] = arena.place(name, arrange(empty, layout), odd)
         before = arena.snapshot()
         into = self.facts["out"] if into is None else into

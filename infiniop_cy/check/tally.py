@@ -11,6 +11,7 @@ from infiniop_cy.testing.reference import FORMATS, NEAR, TOLERANCES, ulp_of
 BUCKETS = (0.5, 1, 3, 10, 100, np.inf)  # ulp, upper ends; the first is a result rounded right
 BUCKET_NAMES = ("rounded right", "<= 1", "<= 3", "<= 10", "<= 100", "more")
 WORST = 20
+NEAREST = 0.51  # ulp: half of one, and what float32 errs before it is rounded
 SLACK = 4  # times the usual allowance, before an error so near to a zero of the derivative is a wrong sign
 
 
@@ -42,6 +43,7 @@ class Tally:
     counts: dict = field(default_factory=dict)                   # property: elements that break it
     examples: dict = field(default_factory=dict)                 # property: Worst of the first few
     outward: float = 0.0                                         # sum of (|got| - |exact|) in ulp, where inexact
+    not_nearest: int = 0                                         # of these, results with a nearer number
     inexact: int = 0
     standard: dict = field(default_factory=dict)                 # what the standard sums up
 
@@ -181,6 +183,7 @@ def add(tally, case, g, x, got, high, low, standard, ftz=None):
             tally.regions[name] = [count + part.size, max(most, float(part.max()))]
     off = (errors.error > 0) & (np.abs(errors.exact) >= 2.0 ** FORMATS[dtype][1]) & (errors.ulps < 1.5)
     tally.inexact += int(off.sum())
+    tally.not_nearest += int((off & (errors.ulps > NEAREST)).sum())
     tally.outward += float(((np.abs(errors.got) - np.abs(errors.exact)) * errors.ulps / np.where(
         off, errors.error, 1))[off].sum())
     index = np.flatnonzero(finite)

@@ -13,9 +13,13 @@ from infiniop_cy.check.properties.values import VALUES, check_values
 PROPERTIES = (*VALUES, *SHAPES, *MEMORY, *BITS, *CONV, *CONV_VALUES)
 BY_NAME = {p.name: p for p in PROPERTIES}
 
-ELEMENTWISE_CHECKS = (check_values, check_shapes, check_broadcast, check_in_place, check_overlap, check_runs,
-                      check_threads, check_layouts, check_cuts)
-CONV_CHECKS = (check_conv, check_conv_values)
+# (check, the properties that it speaks of)
+ELEMENTWISE_CHECKS = (
+    (check_values, {p.name for p in VALUES}), (check_shapes, {"shapes"}), (check_broadcast, {"broadcast"}),
+    (check_in_place, {"in place"}), (check_overlap, {"overlap"}), (check_runs, {"same bits by run"}),
+    (check_threads, {"same bits by threads"}), (check_layouts, {"same bits by layout"}),
+    (check_cuts, {"same bits by cut"}))
+CONV_CHECKS = ((check_conv, {p.name for p in CONV}), (check_conv_values, {p.name for p in (*CONV_VALUES, *BITS)}))
 
 __all__ = ["BY_NAME", "CONV_CHECKS", "ELEMENTWISE_CHECKS", "PROPERTIES", "Property", "Subject", "Verdict",
            "damage_verdicts"]

@@ -149,8 +149,9 @@ def _runs(subject):
 
 
 def _threads(subject):
-    if not subject.settings.threads:
-        return skipped("same bits by threads", "left out by --quick")
+    if not subject.settings.threads or subject.session.facts["threads"] is None:
+        why = "left out by --quick" if subject.settings.quick else "there is no number to set"
+        return skipped("same bits by threads", why)
     return _compared(subject, "same bits by threads", _large(subject),
                      lambda case, data: ((f"{n} threads", data, {"threads": n}) for n in THREADS), "as by 1 thread")
 
