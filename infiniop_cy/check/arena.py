@@ -58,7 +58,7 @@ class Arena:
         for placed in outputs:
             placed.view(self.bytes.data)[...] = placed.view(before.data)
         now = self.bytes[:self.end]
-        if now.tobytes() == before.tobytes():
+        if np.array_equal(now, before):
             return []
         found = {}
         for at in np.flatnonzero(now != before)[:100_000]:

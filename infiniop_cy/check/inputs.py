@@ -2,27 +2,12 @@
 import numpy as np
 
 from infiniop_cy.testing.cases import dtype_of
-from infiniop_cy.testing.reference import FORMATS, NEAR
+from infiniop_cy.testing.reference import NEAR
+from infiniop_cy.testing.values import every_value, special_values
 
 # A power of two, which rounds nothing; numbers that do; small and large ones.
 GRADIENTS = (1.0, -0.6875, 1.5e-3, 100.0)
 BITS = {"float16": np.uint16, "bfloat16": np.uint16, "float32": np.uint32, "float64": np.uint64}
-
-
-def every_value(dtype):
-    """Every bit pattern of a 16-bit type."""
-    return np.arange(65536, dtype=np.uint16).view(dtype_of(dtype))
-
-
-def special_values(dtype):
-    """±0, the subnormals' ends, the normals' ends, ±1, ±inf and NaN."""
-    dtype = dtype_of(dtype)
-    bits, lowest = FORMATS[dtype.name]
-    least, normal = 2.0 ** (lowest - bits + 1), 2.0 ** lowest
-    largest = (2 - 2.0 ** (1 - bits)) * 2.0 ** (-lowest + 1)
-    numbers = [0.0, least, normal - least, normal, 1.0, largest, np.inf]
-    with np.errstate(over="ignore"):
-        return np.array([s * n for n in numbers for s in (1, -1)] + [np.nan], np.float64).astype(dtype)
 
 
 def block_of_patterns(start, count):
@@ -32,8 +17,7 @@ def block_of_patterns(start, count):
 
 def random_patterns(rng, dtype, count):
     """Every sign, exponent and significand alike likely, NaN and inf included."""
-    return rng.integers(0, 2 ** (8 * dtype_of(dtype).itemsize), count, BITS[dtype], endpoint=False).view(
-        dtype_of(dtype)) if dtype != "float64" else rng.integers(0, 2**64, count, np.uint64).view(np.float64)
+    return rng.integers(0, np.iinfo(BITS[dtype]).max, count, BITS[dtype], endpoint=True).view(dtype_of(dtype))
 
 
 def sample(row, dtype, rng, count):
@@ -56,3 +40,7 @@ def sample(row, dtype, rng, count):
 def random_gradients(rng, dtype, count):
     """Normally distributed over some powers of two, never so far out that a product overflows."""
     return (rng.normal(0, 1, count) * 2.0 ** rng.integers(-6, 6, count)).astype(dtype_of(dtype))
+
+
+__all__ = ["BITS", "GRADIENTS", "block_of_patterns", "every_value", "random_gradients", "random_patterns", "sample",
+           "special_values"]

@@ -11,6 +11,7 @@ from infiniop_cy.testing.reference import FORMATS, NEAR, TOLERANCES, ulp_of
 BUCKETS = (0.5, 1, 3, 10, 100, np.inf)  # ulp, upper ends; the first is a result rounded right
 BUCKET_NAMES = ("rounded right", "<= 1", "<= 3", "<= 10", "<= 100", "more")
 WORST = 20
+PIECE = 2**15  # elements counted at once: a dozen float64 arrays of that fit in a cache
 NEAREST = 0.51  # ulp: half of one, and what float32 errs before it is rounded
 SLACK = 4  # times the usual allowance, before an error so near to a zero of the derivative is a wrong sign
 
@@ -76,6 +77,7 @@ class Errors:
     x: np.ndarray
     got: np.ndarray      # float64
     exact: np.ndarray    # float64
+    rounded: np.ndarray  # exact, rounded to the dtype: what published rules compare with
     error: np.ndarray    # |got - exact|
     ulps: np.ndarray
     near_zero: np.ndarray
@@ -151,14 +153,22 @@ def classify(case, dtype, g, x, got, high, low, slope, ftz=None):
             "sign": finite & (got64 * np.sign(high) < 0) & (np.abs(high) >= 2.0 ** (lowest - bits + 1)) & ~excused,
             "not vanished": finite & (got64 == 0) & (np.abs(high) >= normal) & ~excused,
         }
-    return Errors(dtype, g64[finite], x64[finite], clip(got64[finite]), clip(high[finite]), error[finite],
-                  ulps[finite], near[finite]), masks, finite
+    return Errors(dtype, g64[finite], x64[finite], clip(got64[finite]), clip(high[finite]),
+                  clip(rounded[finite]), error[finite], ulps[finite], near[finite]), masks, finite
 
 
 def add(tally, case, g, x, got, high, low, standard, ftz=None):
-    """Count one block of results."""
+    """Count one block of results, in pieces that stay in a core's cache."""
+    slope = reference.kernel(case, np.ones(1), x)
+    for at in range(0, x.size, PIECE):
+        part = slice(at, at + PIECE)
+        _add(tally, case, g[part], x[part], got[part], high[part], low if np.ndim(low) == 0 else low[part], slope[part],
+             standard, None if ftz is None else ftz[part])
+
+
+def _add(tally, case, g, x, got, high, low, slope, standard, ftz):
     dtype, number = tally.dtype, dtype_of(tally.dtype)
-    errors, masks, finite = classify(case, dtype, g, x, got, high, low, reference.kernel(case, np.float64(1), x), ftz)
+    errors, masks, finite = classify(case, dtype, g, x, got, high, low, slope, ftz)
     tally.tried += x.size
     tally.measured += errors.ulps.size
 
@@ -173,8 +183,8 @@ def add(tally, case, g, x, got, high, low, standard, ftz=None):
     standard.add(tally.standard, errors, case)
     if not errors.ulps.size:
         return
-    ends = np.searchsorted(BUCKETS, errors.ulps)
-    tally.buckets = (np.array(tally.buckets) + np.bincount(ends, minlength=len(BUCKETS))[:len(BUCKETS)]).tolist()
+    below = [np.count_nonzero(errors.ulps <= end) for end in BUCKETS]
+    tally.buckets = (np.array(tally.buckets) + np.diff(below, prepend=0)).tolist()
     regions = _regions(case.row, errors.x, errors.exact, dtype)
     for number_of, name in enumerate(REGIONS):
         part = errors.ulps[regions == number_of]
@@ -187,7 +197,9 @@ def add(tally, case, g, x, got, high, low, standard, ftz=None):
     tally.outward += float(((np.abs(errors.got) - np.abs(errors.exact)) * errors.ulps / np.where(
         off, errors.error, 1))[off].sum())
     index = np.flatnonzero(finite)
-    order = np.argpartition(errors.ulps, -min(WORST, errors.ulps.size))[-WORST:]
     least = tally.worst[-1].error if len(tally.worst) == WORST else 0.0
-    tally.worst += [worst(index[i], errors.ulps[i]) for i in order if errors.ulps[i] > least]
-    tally.worst = sorted(tally.worst, key=lambda w: -w.error)[:WORST]
+    above = np.flatnonzero(errors.ulps > least)
+    if above.size:
+        above = above[np.argsort(errors.ulps[above])[-WORST:]]
+        tally.worst += [worst(index[i], errors.ulps[i]) for i in above]
+        tally.worst = sorted(tally.worst, key=lambda w: -w.error)[:WORST]

@@ -109,7 +109,7 @@ def check_values(subject):
     standard = subject.settings.standard
     fine, rule = standard.verdict(tally.standard, subject.dtype)
     worst = tally.worst[0] if tally.worst else None
-    evidence = rule if worst is None else (
+    evidence = rule if worst is None or not worst.error else (
         f"{rule}; worst {_ulp(worst.error)} at x = {worst.x_value!r}, g = {worst.g_value!r}: "
         f"{worst.got_value!r} instead of {worst.exact!r} ({worst.region})")
     violations = tally.standard.get("violations", 0)
