@@ -39,7 +39,7 @@ class Ulp:
         absolute = self.limit * 2.0 ** (-FORMATS[dtype][0] - 1) if FORMATS[dtype][0] >= 24 else 0.0
         return self.limit, absolute
 
-    def describe(self, dtype):
+    def rule(self, dtype):
         most, absolute = self.bounds(dtype)
         near = f", or {absolute:.1e}·|g| around the derivative's zero" if absolute else ""
         return f"error <= {most:g} ulp{near}"
@@ -51,7 +51,7 @@ class Ulp:
         _violations(sums, wrong, errors)
 
     def verdict(self, sums, dtype):
-        return not sums.get("violations"), f"{self.describe(dtype)}"
+        return not sums.get("violations"), f"{self.rule(dtype)}"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Close:
     complete: bool = False
     sums: bool = False
 
-    def describe(self, dtype):
+    def rule(self, dtype):
         rtol, atol = self.table[dtype]
         return f"|error| <= {atol:g} + {rtol:g}·|exact|"
 
@@ -75,7 +75,7 @@ class Close:
             _violations(sums, ~(error <= atol + rtol * np.abs(errors.rounded)), errors)
 
     def verdict(self, sums, dtype):
-        return not sums.get("violations"), self.describe(dtype)
+        return not sums.get("violations"), self.rule(dtype)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Relative:
     complete: bool = False
     sums: bool = False
 
-    def describe(self, dtype):
+    def rule(self, dtype):
         return f"MERE < {self.table[dtype]:g}, MARE < {10 * self.table[dtype]:g}"
 
     def add(self, sums, errors, case):
@@ -101,7 +101,7 @@ class Relative:
         threshold = self.table[dtype]
         mean, most = sums.get("sum", 0.0) / max(1, sums.get("elements", 0)), sums.get("most", 0.0)
         return mean < threshold and most < 10 * threshold, (
-            f"{self.describe(dtype)}: mean relative error {mean:.3g}, largest {most:.3g}")
+            f"{self.rule(dtype)}: mean relative error {mean:.3g}, largest {most:.3g}")
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class Diff:
     complete: bool = False
     sums: bool = True
 
-    def describe(self, limit):
-        return f"diff1 and diff2 <= {limit:g}"
+    def rule(self, dtype, limit=None):
+        return f"diff1 and diff2 <= {limit or self.activation:g}"
 
     def add(self, sums, errors, case):
         # Scaled, so that sums and squares of the largest numbers of float64 are finite.
@@ -131,7 +131,7 @@ class Diff:
         diff1 = sums.get("e1", 0.0) / (sums.get("b1", 0.0) or 1.0)
         diff2 = np.sqrt(sums.get("e2", 0.0) / (sums.get("b2", 0.0) or 1.0))
         return bool(diff1 <= limit and diff2 <= limit), (
-            f"{self.describe(limit)}: diff1 {diff1:.3g}, diff2 {diff2:.3g}")
+            f"{self.rule(dtype, limit)}: diff1 {diff1:.3g}, diff2 {diff2:.3g}")
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Benchdnn:
         formula, _ = values_of(case.row, {p.name: p.default for p in case.row.parameters} | case.parameters)
         return 4e-5 if formula.removesuffix("_backward") in self.LOOSER else 4e-6
 
-    def describe(self, dtype):
+    def rule(self, dtype):
         limit = f"{2.0 ** (1 - FORMATS[dtype][0]):g}" if FORMATS[dtype][0] < 24 else "4e-6, or 4e-5 for some formulas"
         return f"error (relative above 1e-5) <= {limit}"
 
@@ -166,7 +166,7 @@ class Benchdnn:
         _violations(sums, wrong, errors)
 
     def verdict(self, sums, dtype):
-        return not sums.get("violations"), self.describe(dtype)
+        return not sums.get("violations"), self.rule(dtype)
 
 
 PUBLISHED = {
