@@ -1,6 +1,7 @@
 """infiniop-cy check: what it takes, and its exit codes: 0 all hold, 1 something failed, 2 it could not run."""
 import argparse
 import contextlib
+import importlib.util
 import sys
 
 EPILOG = """
@@ -26,12 +27,20 @@ exit code: 0 all hold, 1 something failed, 2 could not run
 """
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message):
+        from infiniop_cy.check.calls import CannotRun
+        raise CannotRun(f"{message} (--help lists what it takes)")
+
+
 def _parser():
     from infiniop_cy.check.presets import NAMES
     from infiniop_cy.check.properties import PROPERTIES
     from infiniop_cy.check.standards import PUBLISHED
     properties = "\n".join(f"  {p.name:<21} {p.promise}" for p in PROPERTIES)
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="infiniop-cy check", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Is my operator right, where is it not, and what shows it?",
         epilog=EPILOG.format(presets=", ".join(NAMES), published=", ".join(PUBLISHED), properties=properties))
@@ -113,9 +122,8 @@ def run(words):
         print(f"infiniop-cy check needs {error.name}: pip install 'infiniop_cy[check]'", file=sys.stderr)
         return 2
     from infiniop_cy.check.calls import CannotRun
-    arguments = _parser().parse_args(words)
     try:
-        return _run(arguments)
+        return _run(_parser().parse_args(words))
     except CannotRun as error:
         print(f"infiniop-cy check: {error}", file=sys.stderr)
         return 2
@@ -129,12 +137,14 @@ def _run(arguments):
     from infiniop_cy.check.session import Session
     chosen, dtypes, given = _choices(arguments, runner.OPERATORS, runner.DTYPES)
     settings, spec = _settings(arguments), _spec(arguments)
+    if arguments.plot and importlib.util.find_spec("matplotlib") is None:
+        raise CannotRun("--plot needs matplotlib: pip install 'infiniop_cy[check-plot]'")
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     results = []
-    with Session(spec, arguments.timeout) as session:
-        with _progress(settings):
-            for operator, case, dtype in runner.subjects(chosen, dtypes, given):
-                results.append(runner.check(session, operator, case, dtype, settings))
+    with Session(spec, arguments.timeout) as session, _progress(settings) as tell:
+        for operator, case, dtype in runner.subjects(chosen, dtypes, given):
+            tell(f"{case or operator} {dtype}")
+            results.append(runner.check(session, operator, case, dtype, settings))
     if all(result.not_offered for result in results):
         raise CannotRun(f"{spec}: {results[0].not_offered}")
     report.show(console, results, settings.standard, arguments.standard, str(spec))
@@ -154,14 +164,19 @@ def _run(arguments):
 
 @contextlib.contextmanager
 def _progress(settings):
-    """A bar on the terminal for exhaustive runs."""
+    """On a terminal: what is being checked, and a bar for exhaustive runs. Gives what to tell it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TimeRemainingColumn
+    console = Console(stderr=True)
     if not settings.exhaustive:
-        yield
+        if console.is_terminal:
+            with console.status("") as status:
+                yield status.update
+        else:
+            yield lambda what: None
         return
-    from rich.progress import BarColumn as Bar
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-    with Progress("{task.description}", Bar(), MofNCompleteColumn(), TimeRemainingColumn(), transient=True,
-                  console=None) as progress:
+    with Progress("{task.description}", BarColumn(), "{task.percentage:.1f} %", TimeRemainingColumn(), transient=True,
+                  console=console) as progress:
         tasks = {}
 
         def advance(name, done, total):
@@ -169,4 +184,4 @@ def _progress(settings):
                 tasks[name] = progress.add_task(name, total=total)
             progress.update(tasks[name], completed=done)
         settings.progress = advance
-        yield
+        yield lambda what: None

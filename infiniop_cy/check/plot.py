@@ -35,10 +35,12 @@ def _errors(session, result):
     return errors.x[order], errors.ulps[order]
 
 
+def has_torch():
+    return importlib.util.find_spec("torch") is not None
+
+
 def draw(path, spec, results, timeout):
-    """Write the picture of all elementwise subjects of a run to `path`. Raises CannotRun without matplotlib."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise CannotRun("--plot needs matplotlib: pip install 'infiniop_cy[check-plot]'")
+    """Write the picture of all elementwise subjects of a run to `path`. Raises CannotRun where there are none."""
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot
@@ -46,8 +48,7 @@ def draw(path, spec, results, timeout):
     titles = list(dict.fromkeys(r.title for r in drawn))
     if not titles:
         raise CannotRun("--plot draws elementwise operators, and none was checked")
-    has_torch = importlib.util.find_spec("torch") and spec.target != "torch"
-    other = Spec("preset", "torch" if has_torch else "infiniop_cy")
+    other = Spec("preset", "torch" if has_torch() and spec.target != "torch" else "infiniop_cy")
     figure, axes = pyplot.subplots(2, len(titles), figsize=(6 * len(titles), 7), squeeze=False, sharex=True,
                                    sharey=True)
     for row, which in enumerate((spec, other)):

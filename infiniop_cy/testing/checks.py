@@ -1,4 +1,6 @@
 """Assertions for tests of gradient operators, this library's or others: errors in ulp, gradients, invariance."""
+import warnings
+
 import numpy as np
 
 from infiniop_cy.testing.cases import LAYOUTS, arrange
@@ -36,9 +38,10 @@ def assert_ulp(actual, exact, limit):
 def _complex_step(forward, x, step=1e-30):
     """The derivative by one imaginary step, which nothing cancels in; None where forward takes no complex numbers."""
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("error", np.exceptions.ComplexWarning)  # of what drops the imaginary part
             value = np.asarray(forward(x + 1j * step))
-    except TypeError:
+    except (TypeError, np.exceptions.ComplexWarning):
         return None
     return value.imag / step if np.iscomplexobj(value) else None
 

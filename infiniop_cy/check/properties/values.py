@@ -80,7 +80,7 @@ def measure(subject, tally, what, g, x):
         high, low = reference.kernel(case, g, x), 0.0
     ftz = None
     if settings.ftz:
-        ftz = reference.kernel(case, *(flushed(a.astype(np.float64), subject.dtype) for a in (g, x)))
+        ftz = reference.kernel(case, flushed(g, subject.dtype), flushed(x, subject.dtype))
     add(tally, case, g, x, got, high, low, settings.standard, ftz)
     return None
 
