@@ -62,7 +62,7 @@ def check_overlap(subject):
             tried += 1
             if difference:
                 where = "after" if offset > 0 else "before"
-                yield fails("overlap", f"out begins {abs(offset)} elements {where} {name}: silently {difference}",
-                            tried)
+                many = f"{abs(offset)} element{'s' if abs(offset) > 1 else ''}"
+                yield fails("overlap", f"out begins {many} {where} {name}: silently {difference}", tried)
                 return
     yield holds("overlap", "refused" if refused == tried else "", tried)

@@ -5,13 +5,19 @@ from infiniop_cy.check.properties.base import Property, fails, first_difference,
 from infiniop_cy.testing.cases import SHAPES as NAMED
 
 SHAPES = (
-    Property("shapes", "the result has the inputs' shape and dtype, and an element's value does not depend on them",
+    Property("shapes", "the result has the inputs' shape and dtype, and every element is computed",
              "0-d, empty, lengths around those of vectors, and up to 4 axes, against the same values as one row"),
     Property("broadcast", "inputs of different shapes broadcast as in NumPy",
              "rows against columns, scalars against arrays; a candidate that raises is not blamed"),
 )
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70, 127, 129)  # around vectors
+
+
+def _elsewhere(got, expected):
+    """Whether some element is another one's, or none: off by more than rounding, whose bits have a property."""
+    got, expected = (a.astype(np.float64) for a in (got, expected))
+    return got.shape != expected.shape or not np.allclose(got, expected, rtol=0.02, atol=1e-4, equal_nan=True)
 
 
 def check_shapes(subject):
@@ -37,9 +43,9 @@ def check_shapes(subject):
             return
         if flat.results["grad_input"] is None:
             continue
-        difference = first_difference(got.ravel(), flat.results["grad_input"][:n])
-        if difference:
-            yield fails("shapes", f"shape {shape}: {difference}, as in a row of {total}")
+        expected = flat.results["grad_input"][:n]
+        if _elsewhere(got.ravel(), expected):
+            yield fails("shapes", f"shape {shape}: {first_difference(got.ravel(), expected)}, as in a row of {total}")
             return
     if refused:
         yield fails("shapes", f"{len(refused)} of {len(shapes)} shapes are refused, first {refused[0]}")
@@ -61,8 +67,8 @@ def check_broadcast(subject):
         if reply.results["grad_input"] is None:
             yield fails("broadcast", f"grad_output {a} and input {b} give shape {reply.shapes['grad_input']}")
             return
-        difference = first_difference(reply.results["grad_input"], full.results["grad_input"])
-        if difference:
-            yield fails("broadcast", f"grad_output {a} and input {b}: {difference}")
+        results = reply.results["grad_input"], full.results["grad_input"]
+        if _elsewhere(*results):
+            yield fails("broadcast", f"grad_output {a} and input {b}: {first_difference(*results)}")
             return
     yield skipped("broadcast", f"not offered: {refused}") if refused else holds("broadcast", tried=6)
