@@ -60,17 +60,19 @@ class Arena:
         now = self.bytes[:self.end]
         if np.array_equal(now, before):
             return []
-        found = {}
-        for at in np.flatnonzero(now != before)[:100_000]:
-            inside = [name for start, stop, name in self.names if start <= at < stop]
-            if inside and inside[0].startswith("input:"):
-                found.setdefault("inputs unchanged", f"{inside[0][6:]} was changed")
-            elif inside:
-                found.setdefault("no writes outside", f"a gap between the elements of {inside[0]} was written to")
-            else:
-                start, stop, name = min(self.names, key=lambda item: min(abs(item[0] - at), abs(item[1] - 1 - at)))
-                where = f"{at - stop + 1} bytes past the end" if at >= stop else f"{start - at} bytes before the start"
-                found.setdefault("no writes outside", f"written to {where} of {name.removeprefix('input:')}")
+        found, changed = {}, now != before
+        for start, stop, name in self.names:
+            if changed[start:stop].any():
+                changed[start:stop] = False
+                if name.startswith("input:"):
+                    found.setdefault("inputs unchanged", f"{name[6:]} was changed")
+                else:
+                    found.setdefault("no writes outside", f"a gap between the elements of {name} was written to")
+        if changed.any():
+            at = int(np.argmax(changed))
+            start, stop, name = min(self.names, key=lambda item: min(abs(item[0] - at), abs(item[1] - 1 - at)))
+            where = f"{at - stop + 1} bytes past the end" if at >= stop else f"{start - at} bytes before the start"
+            found.setdefault("no writes outside", f"written to {where} of {name.removeprefix('input:')}")
         return list(found.items())
 
     def __enter__(self):
