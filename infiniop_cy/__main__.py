@@ -1,23 +1,31 @@
-"""python -m infiniop_cy info [--json], python -m infiniop_cy infini-root"""
+"""infiniop-cy info [--json], infiniop-cy infini-root, infiniop-cy check ...; also as python -m infiniop_cy."""
 import argparse
 import json
+import sys
 
 from infiniop_cy.capi import infini_root
 from infiniop_cy.config import config, config_text
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="python -m infiniop_cy", description="Facts about this installation.")
+    """The command; its exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["check"]:  # with its own parser, since what it needs is an extra
+        from infiniop_cy.check.cli import run
+        return run(words[1:])
+    parser = argparse.ArgumentParser(prog="infiniop-cy", description="Facts about this installation, tests of others.")
     commands = parser.add_subparsers(dest="command", required=True)
     info = commands.add_parser("info", help="version, compiler, instruction sets, threads, GPU")
     info.add_argument("--json", action="store_true", help="as JSON")
     commands.add_parser("infini-root", help="folder with lib/libinfiniop.so, lib/libinfinirt.so and include/")
-    arguments = parser.parse_args(argv)
+    commands.add_parser("check", help="is a gradient operator right, where is it not, and what shows it")
+    arguments = parser.parse_args(words)
     if arguments.command == "infini-root":
         print(infini_root())
-        return
-    print(json.dumps(config(), indent=2) if arguments.json else config_text())
+    else:
+        print(json.dumps(config(), indent=2) if arguments.json else config_text())
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

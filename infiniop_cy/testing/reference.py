@@ -13,14 +13,15 @@ NEAR = 0.3
 
 
 @lru_cache(maxsize=200_000)
-def _derivative(forward, x, parameters):
-    with mpmath.workdps(50):
+def _derivative(forward, x, parameters, digits):
+    with mpmath.workdps(digits):
         return mpmath.diff(lambda v: forward(mpmath, v, **dict(parameters)), mpmath.mpf(x))
 
 
-def derivative(case, x):
-    """The derivative of the case's forward at the float x, as an mpf. Not for kinks."""
-    return _derivative(case.row.forward, float(x), tuple(case.parameters.items()))
+def derivative(case, x, digits=50):
+    """The derivative of the case's forward at the float x, as an mpf. Not for kinks. Where the forward is about 1 and
+    its derivative about 10**-k, the difference quotient leaves digits - k digits right."""
+    return _derivative(case.row.forward, float(x), tuple(case.parameters.items()), digits)
 
 
 def ulp_of(value, dtype):

@@ -1,0 +1,58 @@
+"""What the command asks a candidate to compute; both sides of the process boundary read this."""
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from infiniop_cy.dtypes import numpy_dtype
+
+ELEMENTWISE_INPUTS = ("grad_output", "input")
+ELEMENTWISE_OUTPUTS = ("grad_input",)
+CONV_INPUTS = ("grad_output", "input", "weight")
+CONV_OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
+
+
+class CannotRun(Exception):
+    """What the command cannot do, in one line: it exits with 2."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a tensor lies: `offset` is the byte of its element [0, ..., 0], strides are in bytes."""
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+    def view(self, buffer):
+        return np.ndarray(self.shape, numpy_dtype(self.dtype), buffer, self.offset, self.strides)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call. `into`: the candidate writes to the outputs itself (`out=`), rather than returning arrays."""
+
+    operator: str
+    parameters: dict
+    inputs: dict[str, Placed]
+    outputs: dict[str, Placed]
+    into: bool = False
+    threads: int | None = None
+
+
+@dataclass
+class Reply:
+    """What came of a call. kind: ok, raised (an exception, or a status of a C library), crash, timeout.
+
+    results: the outputs' values; None where the candidate left one out. shapes: (shape, dtype name) that it returned.
+    damage: sentences on inputs that changed and bytes written outside the outputs, as (property, sentence)."""
+
+    kind: str
+    text: str = ""
+    results: dict = field(default_factory=dict)
+    shapes: dict = field(default_factory=dict)
+    damage: list = field(default_factory=list)
+
+    @property
+    def ok(self):
+        return self.kind == "ok"

@@ -1,0 +1,101 @@
+"""What can be checked: a Python function, a C library, a program, or one of the presets. Loaded in its own process.
+
+A candidate has
+    offers(operator, parameters)   None, or why it cannot compute that
+    call(call, inputs, outputs)    {output: array or None}; both are arrays in shared memory by name
+    facts()                        a dict: "out", whether it writes to arrays that it is given; "threads", whether a
+                                   call takes their number (False: OpenMP's setting does; None: nothing does);
+                                   "asymmetric", whether padding may differ by side; "float parameters", whether it
+                                   gets parameters rounded to float32
+"""
+import importlib
+import inspect
+import os
+import sys
+from dataclasses import dataclass
+
+from infiniop_cy.check import frameworks
+from infiniop_cy.check.calls import CONV_OUTPUTS
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Which candidate: kind is python, preset, library or program; target its name, path or command line."""
+
+    kind: str
+    target: str
+    symbols: str | None = None   # of a C library: the operator's name in its symbols
+    arrays: str = "numpy"        # what a Python function takes: numpy, torch, cupy or jax
+    device: str | None = None    # where torch or JAX arrays lie
+
+    def __str__(self):
+        return self.target
+
+
+def load(spec):
+    """The candidate of a Spec."""
+    if spec.kind == "python":
+        return PythonFunction(spec)
+    if spec.kind == "preset":
+        from infiniop_cy.check import presets
+        return presets.load(spec.target)
+    if spec.kind == "library":
+        from infiniop_cy.check.library import Library
+        return Library(spec)
+    from infiniop_cy.check.program import Program
+    return Program(spec)
+
+
+def outputs_of(operator, returned):
+    """{output: what was returned for it}: an array for elementwise operators, three (or two) for a convolution."""
+    if operator != "conv_backward":
+        return {"grad_input": returned}
+    if isinstance(returned, dict):
+        return {name: returned.get(name) for name in CONV_OUTPUTS}
+    returned = tuple(returned)
+    return dict(zip(CONV_OUTPUTS, returned + (None,) * (3 - len(returned))))
+
+
+class PythonFunction:
+    """`module:function`, called as f(grad_output, input, **parameters) or f(grad_output, input, weight, stride=,
+    padding=, dilation=, groups=). It may take out= and num_threads=."""
+
+    def __init__(self, spec):
+        module, _, name = spec.target.partition(":")
+        if not name:
+            raise ValueError(f"{spec.target}: expected module:function, or a preset")
+        sys.path.insert(0, os.getcwd())
+        self.function = importlib.import_module(module)
+        for part in name.split("."):
+            self.function = getattr(self.function, part)
+        self.arrays = frameworks.Arrays(spec.arrays, spec.device)
+        try:
+            taken = inspect.signature(self.function).parameters.values()
+            self.names = {p.name for p in taken if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+            self.any_name = any(p.kind is p.VAR_KEYWORD for p in taken)
+        except (ValueError, TypeError):  # a ufunc or a builtin tells nothing
+            self.names, self.any_name = set(), False
+
+    def facts(self):
+        return {"out": "out" in self.names and self.arrays.name == "numpy", "threads": "num_threads" in self.names}
+
+    def offers(self, operator, parameters):
+        if self.any_name:
+            return None
+        missing = [name for name in parameters if name not in self.names]
+        return f"the function takes no {', '.join(missing)}" if missing else None
+
+    def call(self, call, inputs, outputs):
+        keywords = {name: value for name, value in call.parameters.items() if self.any_name or name in self.names}
+        if "padding" in keywords and all(a == b for a, b in keywords["padding"]):
+            keywords["padding"] = tuple(a for a, _ in keywords["padding"])
+        if call.threads is not None and "num_threads" in self.names:
+            keywords["num_threads"] = call.threads
+        if call.into:
+            keywords["out"] = outputs["grad_input"] if len(outputs) == 1 else tuple(outputs.values())
+        returned = self.function(*(self.arrays.give(a) for a in inputs.values()), **keywords)
+        if call.into:
+            return outputs
+        taken = outputs_of(call.operator, returned)
+        return {name: None if value is None else self.arrays.take(value) for name, value in taken.items()}
+

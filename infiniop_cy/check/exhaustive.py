@@ -1,0 +1,54 @@
+"""All 2**32 inputs of float32, in blocks, with g = 1; what is done is kept in a file, to go on from."""
+import contextlib
+import hashlib
+import json
+import os
+
+import numpy as np
+
+from infiniop_cy.check.inputs import block_of_patterns
+from infiniop_cy.check.session import BLOCK
+from infiniop_cy.check.tally import Tally
+
+TOTAL = 2**32
+KEEP_EVERY = 64  # blocks: a few seconds of work
+
+
+def _key(subject):
+    """What a state belongs to; another candidate, operator or standard starts anew."""
+    facts = (str(subject.session.spec), str(subject.case), repr(subject.settings.standard), subject.settings.ftz)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def _load(path):
+    with contextlib.suppress(FileNotFoundError):
+        with open(path) as file:
+            return json.load(file)
+    return {}
+
+
+def _keep(path, states):
+    """All or nothing, since this is done to survive an interruption."""
+    with open(f"{path}.new", "w") as file:
+        json.dump(states, file)
+    os.replace(f"{path}.new", path)
+
+
+def every_float32(subject, tally, measure):
+    """Count all inputs into the tally. Returns why blocks gave no results."""
+    path, key = subject.settings.resume, _key(subject)
+    states = _load(path) if path else {}
+    start, reasons = 0, []
+    if key in states:
+        start = states[key]["next"]
+        vars(tally).update(vars(Tally.from_dict(states[key]["tally"])))
+    ones = np.ones(BLOCK, np.float32)
+    for n, at in enumerate(range(start, TOTAL, BLOCK), 1):
+        reasons.append(measure(subject, tally, f"inputs 0x{at:08x} to 0x{at + BLOCK - 1:08x}", ones,
+                               block_of_patterns(at, BLOCK)))
+        if subject.settings.progress:
+            subject.settings.progress(str(subject.case), at + BLOCK, TOTAL)
+        if path and (n % KEEP_EVERY == 0 or at + BLOCK == TOTAL):
+            states[key] = {"next": at + BLOCK, "tally": tally.as_dict()}
+            _keep(path, states)
+    return reasons

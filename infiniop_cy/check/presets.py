@@ -1,0 +1,258 @@
+"""Candidates that need no code: torch, jax, formulas in NumPy, and this library itself.
+
+torch and jax have an operator where they have a function of its name: aten.<operator> if its arguments have the same
+names, else the gradient by autograd of torch.nn.functional.<forward> or jax.nn.<forward>. What is named here is only
+what they call differently.
+"""
+import inspect
+from collections.abc import Callable
+
+import numpy as np
+
+from infiniop_cy.check.candidates import outputs_of
+from infiniop_cy.check.frameworks import to_jax, to_numpy, to_torch
+from infiniop_cy.operators import BY_NAME
+
+NAMES = ("torch", "jax", "numpy", "infiniop_cy", "infiniop_cy-descriptors")
+
+
+def load(name):
+    return {"torch": Torch, "jax": Jax, "numpy": Formulas, "infiniop_cy": Functions,
+            "infiniop_cy-descriptors": Descriptors}[name]()
+
+
+def forward_name(operator):
+    return operator.removesuffix("_backward")
+
+
+def differ_from_default(operator, parameters):
+    defaults = {p.name: p.default for p in BY_NAME[operator].parameters}
+    return {name: value for name, value in parameters.items() if value != defaults[name]}
+
+
+# torch's gradients of another name, or from other arguments
+ATEN = {"relu_backward": ("threshold_backward", lambda torch, g, x: (g, x, 0)),
+        "sigmoid_backward": ("sigmoid_backward", lambda torch, g, x: (g, torch.sigmoid(x)))}
+
+
+class Torch:
+    """Gradients of torch, on its CPU."""
+
+    def __init__(self):
+        import torch
+        self.torch = torch
+
+    def facts(self):
+        return {"out": True, "threads": True}
+
+    def _aten(self, operator):
+        """(overload packet, function giving its arguments), or None."""
+        aten = self.torch.ops.aten
+        if operator in ATEN:
+            name, arguments = ATEN[operator]
+            return getattr(aten, name), lambda g, x, parameters: (arguments(self.torch, g, x), {})
+        packet = getattr(aten, operator, None)
+        if packet is None:
+            return None
+        named = {a.name: a.kwarg_only for a in packet.default._schema.arguments}
+        if not {"grad_output", "self", *(p.name for p in BY_NAME[operator].parameters)} >= set(named):
+            return None
+
+        def arguments(g, x, parameters):
+            values = {"grad_output": g, "self": x} | parameters
+            return ([values[name] for name, keyword in named.items() if not keyword],
+                    {name: values[name] for name, keyword in named.items() if keyword})
+        return packet, arguments
+
+    def offers(self, operator, parameters):
+        if operator == "conv_backward" or self._aten(operator):
+            return None
+        function = getattr(self.torch.nn.functional, forward_name(operator), None)
+        if function is None:
+            return f"torch has no {forward_name(operator)}"
+        return None
+
+    def call(self, call, inputs, outputs):
+        self.torch.set_num_threads(call.threads or self.torch.get_num_threads())
+        tensors = [to_torch(array) for array in inputs.values()]
+        if call.operator == "conv_backward":
+            return self._conv(call, *tensors)
+        parameters = {p.name: p.default for p in BY_NAME[call.operator].parameters} | call.parameters
+        aten = self._aten(call.operator)
+        if call.into and aten and hasattr(aten[0], "grad_input"):
+            positional, keywords = aten[1](*tensors, parameters)
+            aten[0].grad_input(*positional, **keywords, grad_input=self._target(outputs["grad_input"]))
+            return outputs
+        if aten:
+            positional, keywords = aten[1](*tensors, parameters)
+            return {"grad_input": to_numpy(aten[0](*positional, **keywords))}
+        g, x = tensors
+        x = x.detach().requires_grad_()
+        forward = getattr(self.torch.nn.functional, forward_name(call.operator))
+        forward(x, **parameters).backward(g.expand(x.shape))
+        return {"grad_input": to_numpy(x.grad)}
+
+    def _target(self, array):
+        if any(stride < 0 for stride in array.strides):
+            raise NotImplementedError("torch has no negative strides")
+        return to_torch(array)
+
+    def _conv(self, call, g, x, w):
+        stride, pairs, dilation, groups = (call.parameters[name] for name in
+                                           ("stride", "padding", "dilation", "groups"))
+        if any(a != b for a, b in pairs):
+            raise NotImplementedError("torch pads alike on both sides")
+        found = self.torch.ops.aten.convolution_backward(
+            g, x, w, [w.shape[0]], stride, [a for a, _ in pairs], dilation, False, [0] * len(stride), groups,
+            [True] * 3)
+        return outputs_of("conv_backward", [to_numpy(a) for a in found])
+
+
+# jax's values of parameters of the same name
+JAX_VALUES = {"approximate": lambda value: value == "tanh"}
+
+
+class Jax:
+    """Gradients of jax by its own differentiation, compiled, on its CPU."""
+
+    def __init__(self):
+        import jax
+        jax.config.update("jax_enable_x64", True)
+        self.jax, self.compiled = jax, {}
+
+    def facts(self):
+        return {"out": False, "threads": None}
+
+    def _forward(self, operator):
+        return getattr(self.jax.nn, forward_name(operator), None)
+
+    def offers(self, operator, parameters):
+        if operator == "conv_backward":
+            return None
+        function = self._forward(operator)
+        if function is None:
+            return f"jax.nn has no {forward_name(operator)}"
+        missing = set(differ_from_default(operator, parameters)) - set(inspect.signature(function).parameters)
+        return f"jax.nn.{forward_name(operator)} takes no {', '.join(missing)}" if missing else None
+
+    def call(self, call, inputs, outputs):
+        arrays = [to_jax(array) for array in inputs.values()]
+        if call.operator == "conv_backward":
+            return self._conv(call, *arrays)
+        key = call.operator, *sorted(call.parameters.items())
+        if key not in self.compiled:
+            function = self._forward(call.operator)
+            taken = inspect.signature(function).parameters
+            complete = {p.name: p.default for p in BY_NAME[call.operator].parameters} | call.parameters
+            given = {name: JAX_VALUES.get(name, lambda v: v)(value) for name, value in complete.items()
+                     if name in taken}
+            self.compiled[key] = self.jax.jit(
+                lambda g, x: self.jax.vjp(lambda v: function(v, **given), x)[1](g)[0])
+        g, x = arrays
+        shape = np.broadcast_shapes(g.shape, x.shape)
+        broadcast = self.jax.numpy.broadcast_to
+        return {"grad_input": to_numpy(self.compiled[key](broadcast(g, shape), broadcast(x, shape)))}
+
+    def _conv(self, call, g, x, w):
+        def forward(x, w):
+            return self.jax.lax.conv_general_dilated(
+                x, w, call.parameters["stride"], call.parameters["padding"],
+                rhs_dilation=call.parameters["dilation"], feature_group_count=call.parameters["groups"],
+                precision="highest")
+        grad_input, grad_weight = self.jax.vjp(forward, x, w)[1](g)
+        return outputs_of("conv_backward", [to_numpy(grad_input), to_numpy(grad_weight)])
+
+
+def _gelu(g, x, approximate="none"):
+    if approximate == "tanh":
+        c = x.dtype.type(0.7978845608028654)
+        t = np.tanh(c * (x + x.dtype.type(0.044715) * x * x * x))
+        return g * (x.dtype.type(0.5) * (1 + t)
+                    + x.dtype.type(0.5) * x * (1 - t * t) * c * (1 + x.dtype.type(0.134145) * x * x))
+    from scipy.special import erf
+    half, root = x.dtype.type(0.5), x.dtype.type(0.7071067811865476)
+    density = x.dtype.type(0.3989422804014327) * np.exp(-half * x * x)
+    return g * (half * (1 + erf(x * root).astype(x.dtype)) + x * density)
+
+
+def _sigmoid(g, x):
+    s = 1 / (1 + np.exp(-x))
+    return g * s * (1 - s)
+
+
+def _relu(g, x):
+    return g * (x > 0)
+
+
+def _leaky_relu(g, x, negative_slope=0.01):
+    return np.where(x > 0, g, g * x.dtype.type(negative_slope))
+
+
+FORMULAS: dict[str, Callable] = {"relu_backward": _relu, "leaky_relu_backward": _leaky_relu, "gelu_backward": _gelu,
+                                 "sigmoid_backward": _sigmoid}
+
+
+class Formulas:
+    """The formulas of textbooks in NumPy, computed in the arrays' own dtype: how a first version is written."""
+
+    def facts(self):
+        return {"out": False, "threads": None}
+
+    def offers(self, operator, parameters):
+        if operator not in FORMULAS:
+            return "no formula is written down here"
+        missing = set(differ_from_default(operator, parameters) if operator in BY_NAME else ()) - set(
+            inspect.signature(FORMULAS[operator]).parameters)
+        return f"the formula has no {', '.join(missing)}" if missing else None
+
+    def call(self, call, inputs, outputs):
+        taken = inspect.signature(FORMULAS[call.operator]).parameters
+        given = {name: value for name, value in call.parameters.items() if name in taken}
+        return {"grad_input": np.asarray(FORMULAS[call.operator](*inputs.values(), **given))}
+
+
+class Functions:
+    """This library's functions."""
+
+    def facts(self):
+        return {"out": True, "threads": True}
+
+    def offers(self, operator, parameters):
+        return None
+
+    def call(self, call, inputs, outputs):
+        import infiniop_cy as iop
+        out = outputs["grad_input"] if len(outputs) == 1 else tuple(outputs.values())
+        getattr(iop, call.operator)(*inputs.values(), **call.parameters, out=out, num_threads=call.threads)
+        return outputs
+
+
+class Descriptors:
+    """This library's descriptors."""
+
+    def facts(self):
+        return {"out": True, "threads": False, "symmetric": True}
+
+    def offers(self, operator, parameters):
+        return None
+
+    def call(self, call, inputs, outputs):
+        import infiniop_cy as iop
+        describe = iop.TensorDescriptor.from_array
+        arrays = tuple(inputs.values())
+        name = "".join(part.capitalize() for part in call.operator.split("_")) + "Descriptor"
+        with iop.Handle("cpu") as handle:
+            if call.operator == "conv_backward":
+                given = call.parameters
+                if any(a != b for a, b in given["padding"]):
+                    raise NotImplementedError("a descriptor pads alike on both sides")
+                tensors = (*map(describe, arrays), describe(outputs["grad_bias"]), [a for a, _ in given["padding"]],
+                           given["stride"], given["dilation"], given["groups"])
+                data, keywords = (*outputs.values(), *arrays), {}
+            else:
+                g, x = (np.broadcast_to(a, outputs["grad_input"].shape) for a in arrays)
+                data, keywords = (outputs["grad_input"], x, g), call.parameters
+                tensors = tuple(map(describe, data))
+            with getattr(iop, name)(handle, *tensors, **keywords) as operator:
+                operator.calculate(iop.empty_workspace(handle, operator.workspace_size), *data)
+        return outputs

@@ -1,0 +1,57 @@
+"""A candidate that is any program: arrays go in and come out as .npy files, bfloat16 as its bits in uint16.
+
+In the command line {inputs} and {outputs} stand for the files' paths, one argument each: grad_output, input (and
+weight) in, grad_input (and grad_weight, grad_bias) out. {parameters} is one JSON object, {operator} the operator's
+name.
+"""
+import json
+import pathlib
+import shlex
+import subprocess
+import tempfile
+
+import numpy as np
+
+from infiniop_cy.dtypes import numpy_dtype
+
+
+class Program:
+    def __init__(self, spec):
+        self.words = shlex.split(spec.target)
+        if "{inputs}" not in self.words or "{outputs}" not in self.words:
+            raise ValueError(f"--command {spec.target!r}: expected the words {{inputs}} and {{outputs}} in it")
+        self.takes_parameters = any("{parameters}" in word for word in self.words)
+
+    def facts(self):
+        return {"out": False, "threads": False}
+
+    def offers(self, operator, parameters):
+        if parameters and not self.takes_parameters and operator != "conv_backward":
+            return "the command line has no {parameters}"
+        return None
+
+    def call(self, call, inputs, outputs):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = {name: str(pathlib.Path(folder) / f"{name}.npy") for name in (*inputs, *outputs)}
+            for name, array in inputs.items():
+                np.save(paths[name], array.view(np.uint16) if array.dtype.name == "bfloat16" else array)
+            line = []
+            for word in self.words:
+                if word in ("{inputs}", "{outputs}"):
+                    line += [paths[name] for name in (inputs if word == "{inputs}" else outputs)]
+                else:
+                    line.append(word.replace("{operator}", call.operator).replace(
+                        "{parameters}", json.dumps(call.parameters)))
+            done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            if done.returncode:
+                last = (done.stderr or done.stdout).strip().splitlines()[-1:]
+                raise RuntimeError(" ".join([f"the program ended with exit code {done.returncode}", *last]))
+            return {name: self._load(paths[name], outputs[name]) for name in outputs}
+
+    def _load(self, path, like):
+        if not pathlib.Path(path).exists():
+            return None
+        array = np.load(path)
+        if like.dtype.name == "bfloat16" and array.dtype.itemsize == 2 and array.dtype != np.float16:
+            return array.view(numpy_dtype("bfloat16"))
+        return array

@@ -1,0 +1,106 @@
+"""What all properties share: their rows, verdicts, and the subject that a check is made on."""
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from infiniop_cy.check.calls import CannotRun
+
+MOST_DEATHS = 4  # of one subject; each costs a process, and a timeout where it hangs
+
+
+@dataclass(frozen=True)
+class Property:
+    """A row: what is promised, how it is tested, and whether it counts under every standard (`always`)."""
+
+    name: str
+    promise: str
+    how: str
+    always: bool = False
+
+
+@dataclass
+class Verdict:
+    """outcome: holds, fails or skipped; the evidence is a sentence that starts where the property's name ends."""
+
+    name: str
+    outcome: str
+    evidence: str = ""
+    tried: int = 0
+    details: dict = field(default_factory=dict)
+
+    @property
+    def failed(self):
+        return self.outcome == "fails"
+
+
+def holds(name, evidence="", tried=0, **details):
+    return Verdict(name, "holds", evidence, tried, details)
+
+
+def fails(name, evidence, tried=0, **details):
+    return Verdict(name, "fails", evidence, tried, details)
+
+
+def skipped(name, evidence):
+    return Verdict(name, "skipped", evidence)
+
+
+class GaveUp(Exception):
+    """The candidate died so often that the rest of this subject is left out."""
+
+
+@dataclass
+class Subject:
+    """One operator with its parameters, or conv_backward, in one dtype: what checks are made on.
+
+    case: testing.Case, or None for the convolution. settings: runner.Settings."""
+
+    session: Any
+    case: Any
+    dtype: str
+    settings: Any
+    rng: Any = None
+    damage: dict = field(default_factory=dict)  # property: first sentence
+    deaths: list = field(default_factory=list)  # sentences
+    calls: int = 0
+    tally: Any = None                           # of check_values
+    repro: dict = field(default_factory=dict)   # arrays and call of the first failure without a tally
+
+    def __post_init__(self):
+        self.rng = np.random.default_rng(self.settings.seed)
+
+    def run(self, what, *arrays, case=None, **how):
+        """The session's Reply; what damage it did and how the candidate died is remembered, with `what` for a name."""
+        call = self.session.elementwise if self.case is not None else self.session.conv
+        try:
+            reply = call(case or self.case, *(arrays if self.case is not None else (arrays,)), **how)
+        except CannotRun as error:
+            raise GaveUp(f"its process does not start any more: {error}") from None
+        self.calls += 1
+        for name, sentence in reply.damage:
+            self.damage.setdefault(name, f"{sentence} ({what})")
+        if reply.kind in ("crash", "timeout"):
+            how = "did not end" if reply.kind == "timeout" else "crashed"
+            self.deaths.append(f"{how} in {what}: {reply.text}")
+            if len(self.deaths) >= MOST_DEATHS:
+                raise GaveUp(f"it died {len(self.deaths)} times")
+        return reply
+
+    def values(self, shape, scale=3.0):
+        """Random inputs of the subject's dtype, none of them 0."""
+        from infiniop_cy.testing.cases import random_values
+        return random_values(self.rng, shape, self.dtype, scale)
+
+
+def first_difference(a, b):
+    """`at index: this != that` of two arrays that should have the same bits."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return f"{a.dtype}{a.shape} instead of {b.dtype}{b.shape}"
+    width = f"u{a.itemsize}"
+    different = np.ascontiguousarray(a).view(width) != np.ascontiguousarray(b).view(width)
+    different &= ~(np.isnan(a.astype(np.float64)) & np.isnan(b.astype(np.float64)))
+    if not different.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(different)[0])
+    return f"{int(different.sum())} of {a.size} differ, first {float(a[at])!r} instead of {float(b[at])!r} at {at}"

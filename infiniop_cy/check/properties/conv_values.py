@@ -1,0 +1,196 @@
+"""Convolutions of real numbers: rounding, the adjoint identity, NaN that stays in its sample, and the same bits."""
+from math import prod
+
+import numpy as np
+
+from infiniop_cy.check.properties.base import Property, fails, first_difference, holds, skipped
+from infiniop_cy.check.properties.bits import THREADS
+from infiniop_cy.check.properties.conv import NAMES, describe
+from infiniop_cy.check.tally import Errors
+from infiniop_cy.testing.cases import dtype_of
+from infiniop_cy.testing.conv import ConvCase, make_case, reference_conv_backward, reference_conv_forward
+from infiniop_cy.testing.reference import ulp_of
+
+CONV_VALUES = (
+    Property("error of sums", "rounding errors no larger than those of a sum in float32 (float64) rounded once",
+             "normal numbers: |error| <= n u sum|g||w| + 1/2 ulp, with n terms and u the compute type's rounding"),
+    Property("adjoint", "<g, conv(x, w)> = <grad_input, x> = <grad_weight, w>",
+             "normal numbers, within the same bound; conv in float64"),
+    Property("samples apart", "a NaN in one sample reaches grad_input of no other", "NaN in grad_output of one sample"),
+)
+# Few and many terms; strides, groups and padding.
+CASES = (ConvCase("few terms", 2, 1, 2, 3, (9, 10), (3, 3), 1, 1),
+         ConvCase("groups", 3, 2, 8, 12, (12, 11), (3, 3), 2, 1),
+         ConvCase("many terms", 2, 1, 64, 96, (14, 14), (3, 3), 1, 1))
+LARGE = (ConvCase("large", 4, 1, 64, 96, (28, 28), (3, 3), 1, 1),
+         ConvCase("large, stride", 3, 1, 50, 60, (41, 40), (3, 3), 2, 1),
+         ConvCase("many small images", 64, 1, 24, 50, (5, 5), (3, 3), 1, 1),
+         ConvCase("depthwise", 4, 48, 48, 48, (28, 28), (3, 3), 1, 1), ConvCase("1-d", 2, 1, 4, 64, (2000,), (300,)))
+UNIT = {"float16": 2.0 ** -24, "bfloat16": 2.0 ** -24, "float32": 2.0 ** -24, "float64": 2.0 ** -53}
+
+
+def _bounds(case, data, dtype):
+    """(exact, largest error allowed) of each gradient."""
+    exact = reference_conv_backward(*data, *case.geometry)
+    absolute = reference_conv_backward(*(np.abs(a.astype(np.float64)) for a in data), *case.geometry)
+    smallest = ulp_of(0.0, dtype)
+    for truth, size, terms in zip(exact, absolute, case.terms):
+        # float64's own reference errs as much as a candidate may
+        yield truth, (2 if dtype == "float64" else 1) * (terms + 2) * UNIT[dtype] * size + (
+            0.5 * ulp_of(truth, dtype) * (dtype_of(dtype).itemsize <= 2)) + smallest
+
+
+def check_conv_values(subject):
+    yield from _errors(subject)
+    yield from _samples(subject)
+    for check in (_runs, _threads, _layouts, _cut):
+        yield check(subject)
+
+
+def _errors(subject):
+    worst, dtype, standard, sums = (0.0, ""), subject.dtype, subject.settings.standard, {}
+    adjoint, seen = None, False
+    for case in CASES:
+        data = make_case(case, dtype, subject.rng, integers=False)
+        reply = subject.run(f"convolution of {describe(case)}", *data, case=case)
+        if not reply.ok:
+            continue
+        for name, (truth, bound) in zip(NAMES, _bounds(case, data, dtype)):
+            got = reply.results.get(name)
+            if got is None:
+                continue
+            seen = True
+            if standard.sums:
+                standard.add(sums, _judged(got, truth, dtype), None)
+            with np.errstate(invalid="ignore"):
+                ratio = np.nan_to_num(np.abs(got.astype(np.float64) - truth) / bound, nan=np.inf, posinf=np.inf)
+            at = np.unravel_index(np.argmax(ratio), ratio.shape)
+            if ratio[at] > worst[0]:
+                worst = float(ratio[at]), (f"{name} at {tuple(map(int, at))}: {float(got[at])!r} instead of "
+                                           f"{float(truth[at])!r}; {describe(case)}")
+                if ratio[at] > 1:
+                    subject.repro.setdefault("conv", (case, data))
+        adjoint = adjoint or _adjoint(case, data, reply, dtype)
+    if not seen:
+        yield skipped("error of sums", "no geometry gave results")
+        return
+    if standard.sums:
+        fine, rule = standard.verdict(sums, dtype)
+        off = f"{sums['violations']:,} of {sums['elements']:,} off; " if sums["violations"] else ""
+        yield (holds if fine else fails)("accuracy", f"{off}{rule}", sums["elements"])
+    make = holds if worst[0] <= 1 else fails
+    where = f", {worst[1]}" if worst[0] > 1 else ""
+    yield make("error of sums", f"worst {worst[0]:.3g} of the bound{where}", len(CASES))
+    yield fails("adjoint", adjoint) if adjoint else holds("adjoint", tried=len(CASES))
+
+
+def _judged(got, truth, dtype):
+    """Gradients as a standard takes them."""
+    got, truth = got.astype(np.float64).ravel(), truth.ravel()
+    error, none = np.abs(got - truth), np.zeros(got.shape)
+    rounded = truth.astype(dtype_of(dtype)).astype(np.float64)
+    return Errors(dtype, none, none, got, truth, rounded, error, error / ulp_of(truth, dtype), none.astype(bool))
+
+
+def _adjoint(case, data, reply, dtype):
+    g, x, w = (a.astype(np.float64) for a in data)
+    inner = float((g * reference_conv_forward(data.input, data.weight, *case.geometry)).sum())
+    size = float((np.abs(g) * reference_conv_forward(np.abs(x), np.abs(w), *case.geometry)).sum())
+    unit = 2.0 ** -11 if dtype == "float16" else 2.0 ** -8 if dtype == "bfloat16" else UNIT[dtype] * max(case.terms)
+    for name, other in (("grad_input", x), ("grad_weight", w)):
+        if reply.results.get(name) is None:
+            continue
+        found = float((reply.results[name].astype(np.float64) * other).sum())
+        if not abs(found - inner) <= 2 * unit * size:
+            return f"<{name}, ·> = {found!r}, <g, conv(x, w)> = {inner!r}; {describe(case)}"
+    return None
+
+
+def _samples(subject):
+    case = ConvCase("samples", 3, 1, 4, 8, (7, 9), (3, 3), 1, 1)
+    data = make_case(case, subject.dtype, subject.rng, integers=False)
+    data.grad_output[1, 0, 2, 3] = np.nan
+    reply = subject.run("NaN in grad_output of one sample", *data, case=case)
+    got = reply.results.get("grad_input") if reply.ok else None
+    if got is None:
+        yield skipped("samples apart", reply.text or "no grad_input")
+        return
+    others = got[[0, 2]].astype(np.float64)
+    yield holds("samples apart") if np.isfinite(others).all() else fails(
+        "samples apart", f"{int((~np.isfinite(others)).sum())} results of other samples are not finite")
+
+
+def _gradients_differ(reply, expected):
+    for name in NAMES:
+        a, b = reply.results.get(name), expected.results.get(name)
+        if a is not None and b is not None:
+            difference = first_difference(a, b)
+            if difference:
+                return f"{name}: {difference}"
+    return None
+
+
+def _large(subject):
+    cases = LARGE[:1] if subject.settings.quick else LARGE
+    return [(case, make_case(case, subject.dtype, subject.rng, integers=False)) for case in cases
+            if subject.dtype == "float32" or prod(case.size) < 1000]
+
+
+def _compared(subject, name, cases, variants, what):
+    """A verdict on calls that should give the bits of the first."""
+    tried, refused = 0, None
+    for case, data in cases:
+        expected = None
+        for label, arrays, how in variants(case, data):
+            reply = subject.run(f"{label}: convolution of {describe(case)}", *arrays, case=case, **how)
+            if not reply.ok:
+                refused = reply.text
+                continue
+            tried += 1
+            expected = expected or reply
+            difference = _gradients_differ(reply, expected)
+            if difference:
+                return fails(name, f"{label}: {difference}, {what}; {describe(case)}", tried)
+    if not tried:
+        return skipped(name, refused or "no geometry gave results")
+    return holds(name, f"some refused: {refused}" if refused else "", tried)
+
+
+def _runs(subject):
+    times = 3 if subject.settings.quick else 6
+    return _compared(subject, "same bits by run", _large(subject),
+                     lambda case, data: ((f"run {i + 1}", data, {}) for i in range(times)), "as in the first run")
+
+
+def _threads(subject):
+    if not subject.settings.threads or subject.session.facts["threads"] is None:
+        why = "left out by --quick" if subject.settings.quick else "there is no number to set"
+        return skipped("same bits by threads", why)
+    return _compared(subject, "same bits by threads", _large(subject),
+                     lambda case, data: ((f"{n} threads", data, {"threads": n}) for n in THREADS), "as by 1 thread")
+
+
+def _layouts(subject):
+    from infiniop_cy.testing.cases import LAYOUTS, arrange
+    case = ConvCase("layouts", 2, 1, 9, 18, (13, 12), (3, 3), 1, 1)
+    data = make_case(case, subject.dtype, subject.rng, integers=False)
+    return _compared(subject, "same bits by layout", [(case, data)], lambda case, data: (
+        (layout, [arrange(a, layout) for a in data], {"odd": layout == "odd offset"}) for layout in LAYOUTS),
+        "as contiguous")
+
+
+def _cut(subject):
+    """grad_input of one sample, alone and in its batch."""
+    case = ConvCase("batch", 5, 1, 9, 18, (13, 12), (3, 3), 2, 1)
+    data = make_case(case, subject.dtype, subject.rng, integers=False)
+    whole = subject.run("a batch of 5", *data, case=case)
+    if not whole.ok or whole.results.get("grad_input") is None:
+        return skipped("same bits by cut", whole.text or "no grad_input")
+    for part in (slice(0, 1), slice(2, 3), slice(1, 5)):
+        reply = subject.run(f"samples {part.start} to {part.stop}", data.grad_output[part], data.input[part],
+                            data.weight, case=case)
+        difference = reply.ok and first_difference(reply.results["grad_input"], whole.results["grad_input"][part])
+        if difference:
+            return fails("same bits by cut", f"grad_input of samples {part.start} to {part.stop} of 5: {difference}, "
+                         "as in the whole batch", 3)
+    return holds("same bits by cut", tried=3)

@@ -1,0 +1,74 @@
+"""Any shape: scalars, empty arrays, lengths that fill no vector, broadcasting."""
+import numpy as np
+
+from infiniop_cy.check.properties.base import Property, fails, first_difference, holds, skipped
+from infiniop_cy.testing.cases import SHAPES as NAMED
+
+SHAPES = (
+    Property("shapes", "the result has the inputs' shape and dtype, and every element is computed",
+             "0-d, empty, lengths around those of vectors, and up to 4 axes, against the same values as one row"),
+    Property("broadcast", "inputs of different shapes broadcast as in NumPy",
+             "rows against columns, scalars against arrays; a candidate that raises is not blamed"),
+)
+
+LENGTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70, 127, 129)  # around vectors
+
+
+def _elsewhere(got, expected):
+    """Whether some element is another one's, or none: off by more than rounding, whose bits have a property."""
+    got, expected = (a.astype(np.float64) for a in (got, expected))
+    return got.shape != expected.shape or not np.allclose(got, expected, rtol=0.02, atol=1e-4, equal_nan=True)
+
+
+def check_shapes(subject):
+    lengths = LENGTHS[::3] if subject.settings.quick else LENGTHS
+    shapes = [*(shape for name, shape in NAMED.items() if name != "parallel"), *((n,) for n in lengths)]
+    total = max(int(np.prod(s)) for s in shapes)
+    g, x = subject.values(total), subject.values(total)
+    flat = subject.run("one row", g, x)
+    if not flat.ok:
+        yield fails("shapes", f"{flat.kind}: {flat.text}")
+        return
+    refused = []
+    for shape in shapes:
+        n = int(np.prod(shape))
+        reply = subject.run(f"shape {shape}", g[:n].reshape(shape), x[:n].reshape(shape))
+        if not reply.ok:
+            refused.append(f"shape {shape}: {reply.kind}: {reply.text}")
+            continue
+        got = reply.results["grad_input"]
+        returned = reply.shapes["grad_input"]
+        if got is None or returned[1] != subject.dtype:
+            yield fails("shapes", f"inputs {subject.dtype}{shape} give {returned and f'{returned[1]}{returned[0]}'}")
+            return
+        if flat.results["grad_input"] is None:
+            continue
+        expected = flat.results["grad_input"][:n]
+        if _elsewhere(got.ravel(), expected):
+            yield fails("shapes", f"shape {shape}: {first_difference(got.ravel(), expected)}, as in a row of {total}")
+            return
+    if refused:
+        yield fails("shapes", f"{len(refused)} of {len(shapes)} shapes are refused, first {refused[0]}")
+    else:
+        yield holds("shapes", tried=len(shapes))
+
+
+def check_broadcast(subject):
+    refused = None
+    for a, b in (((4,), (5, 1)), ((5, 1), (4,)), ((), (3, 4)), ((3, 4), ()), ((2, 1, 3), (1, 5, 1)), ((1,), (67,))):
+        g, x = subject.values(a), subject.values(b)
+        reply = subject.run(f"shapes {a} and {b}", g, x)
+        if reply.kind == "raised":
+            refused = reply.text
+            continue
+        full = subject.run("the same, materialised", *(np.array(v) for v in np.broadcast_arrays(g, x)))
+        if not reply.ok or not full.ok:
+            continue
+        if reply.results["grad_input"] is None:
+            yield fails("broadcast", f"grad_output {a} and input {b} give shape {reply.shapes['grad_input']}")
+            return
+        results = reply.results["grad_input"], full.results["grad_input"]
+        if _elsewhere(*results):
+            yield fails("broadcast", f"grad_output {a} and input {b}: {first_difference(*results)}")
+            return
+    yield skipped("broadcast", f"not offered: {refused}") if refused else holds("broadcast", tried=6)

@@ -1,0 +1,131 @@
+"""The worst case as a script: NumPy alone, the inputs by their bits, ready to paste into an issue."""
+import numpy as np
+
+from infiniop_cy.check import reference
+from infiniop_cy.testing.reference import FORMATS, ulp_of
+
+HEADER = '''"""{title}, {dtype}: {evidence}
+
+Found by `infiniop-cy check`; needs NumPy alone. Inputs, the result that {candidate} gave, and the exact one.
+"""
+import numpy as np
+
+
+def values(bits, dtype):
+    """Numbers from their bits; bfloat16 is the upper half of a float32."""
+    if dtype == "bfloat16":
+        return (np.array(bits, np.uint32) << 16).view(np.float32)
+    return np.array(bits, {{"float16": np.uint16, "float32": np.uint32, "float64": np.uint64}}[dtype]).view(dtype)
+
+'''
+ELEMENTWISE = '''
+dtype = "{dtype}"
+g, x = values([{g}], dtype), values([{x}], dtype)  # {g_value!r}, {x_value!r}
+got = values([{got}], dtype)  # of {candidate}
+exact = {exact!r}  # {formula}; {digits}
+ulp = {ulp!r}  # the distance between numbers of {dtype} there
+
+print("x     ", x, "\\ng     ", g, "\\ngot   ", got, "\\nexact ", exact)
+print("error ", abs(float(got[0]) - exact) / ulp, "ulp")
+{call}'''
+CONV = '''
+# {evidence}
+geometry = {geometry!r}
+g, x, w = (values(bits, {dtype!r}).reshape(shape) for bits, shape in (
+    {arrays}))
+g, x, w = (a.astype(np.float64) for a in (g, x, w))
+
+
+def gradients(g, x, w, stride, padding, dilation, groups):
+    """The definition, in float64: one product per tap, output pixel, sample and pair of channels of one group."""
+    padded = np.pad(x, ((0, 0), (0, 0), *padding))
+    grad_padded, grad_weight = np.zeros_like(padded), np.zeros_like(w)
+    inputs, outputs = x.shape[1] // groups, g.shape[1] // groups
+    for tap in np.ndindex(w.shape[2:]):
+        part = tuple(slice(k * d, k * d + (n - 1) * s + 1, s)
+                     for k, d, n, s in zip(tap, dilation, g.shape[2:], stride))
+        for group in range(groups):
+            ci, co = slice(group * inputs, (group + 1) * inputs), slice(group * outputs, (group + 1) * outputs)
+            tapped = w[(co, slice(None), *tap)]
+            grad_padded[(slice(None), ci, *part)] += np.einsum("no...,oi->ni...", g[:, co], tapped)
+            grad_weight[(co, slice(None), *tap)] += np.tensordot(
+                g[:, co], padded[(slice(None), ci, *part)], ([0, *range(2, g.ndim)],) * 2)
+    inside = tuple(slice(b, b + n) for (b, _), n in zip(padding, x.shape[2:]))
+    return grad_padded[(slice(None), slice(None), *inside)], grad_weight, g.sum((0, *range(2, g.ndim)))
+
+
+for name, exact in zip(("grad_input", "grad_weight", "grad_bias"), gradients(g, x, w, **geometry)):
+    print(name, exact.shape, "\\n", exact)
+{call}'''
+
+
+def _worst(results, standard):
+    """(result, verdict) to show: of what failed, the property that stands first in the table of properties."""
+    for result in results:
+        for verdict in result.verdicts:
+            if verdict.failed and verdict in result.counts(standard) and _has_case(result, verdict):
+                return result, verdict
+    return None
+
+
+def _has_case(result, verdict):
+    return bool(verdict.details.get("worst") or verdict.details.get("examples") or (
+        result.operator == "conv_backward" and result.subject.repro))
+
+
+def _call(spec, operator, parameters):
+    """Lines that ask the candidate again, where it is a function that can be imported."""
+    if spec.kind != "python":
+        return ""
+    module, name = spec.target.split(":")
+    given = "".join(f", {key}={value!r}" for key, value in parameters.items())
+    arguments = "g, x" if operator != "conv_backward" else "g, x, w"
+    return (f"\nfrom {module} import {name}\n\nprint(\"again \", {name}("
+            f"*(a.astype({{dtype!r}}) for a in ({arguments})){given}))\n")
+
+
+def script(spec, results, standard):
+    """The text, or None where nothing that has a worst case failed."""
+    found = _worst(results, standard)
+    if found is None:
+        return None
+    result, verdict = found
+    facts = {"title": result.title, "dtype": result.dtype, "candidate": str(spec), "evidence": verdict.evidence}
+    again = _call(spec, result.operator, result.parameters).format(dtype=result.dtype)
+    if result.dtype == "bfloat16":
+        again = ""  # NumPy alone has no such arrays to give
+    if result.operator == "conv_backward":
+        case, data = result.subject.repro["conv"]
+        bits = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[data.input.itemsize]
+        arrays = ",\n    ".join(f"({a.view(bits).ravel().tolist()}, {a.shape})" for a in data)
+        return HEADER.format(**facts) + CONV.format(geometry=case.keywords, arrays=arrays, call="", **facts)
+    worst = (verdict.details.get("worst") or verdict.details["examples"])[0]
+    case = result.subject.case
+    digits = "by the formula's limit"
+    x, g = np.float64(worst["x_value"]), np.float64(worst["g_value"])
+    if reference.decidable(case, np.array([x]))[0] and np.isfinite(g):
+        digits = f"30 digits: {_text(reference.exact(case, g, x))}"
+    unit = float(2.0 ** FORMATS[result.dtype][1]) if not np.isfinite(worst["exact"]) else float(
+        ulp_of(worst["exact"], result.dtype))
+    return HEADER.format(**facts) + ELEMENTWISE.format(**(facts | {
+        key: worst[key] for key in ("g", "x", "got", "g_value", "x_value")}), exact=_Literal(worst["exact"]),
+        formula=case.row.gradient, digits=digits, ulp=unit, call=again)
+
+
+class _Literal(float):
+    """A float whose repr is code, for inf and NaN, too."""
+
+    def __repr__(self):
+        return float.__repr__(self) if np.isfinite(self) else f'float("{float(self)}")'
+
+
+def _text(value):
+    import mpmath
+    return mpmath.nstr(value, 30)
+
+
+def write(path, spec, results, standard):
+    """Write the script; where nothing failed, one that says so."""
+    text = script(spec, results, standard)
+    with open(path, "w") as file:
+        file.write(text or '"""infiniop-cy check found nothing to reproduce."""\n')

@@ -1,0 +1,126 @@
+"""Which subjects there are, and what becomes of each: one Result per operator, choice of parameters and dtype."""
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from infiniop_cy.check.properties import BY_NAME, CONV_CHECKS, ELEMENTWISE_CHECKS, Subject, Verdict, damage_verdicts
+from infiniop_cy.check.properties.base import GaveUp, fails, holds
+from infiniop_cy.check.properties.conv import GEOMETRIES, integers
+from infiniop_cy.check.standards import Ulp
+from infiniop_cy.operators import ROWS
+from infiniop_cy.testing.cases import CASES, DTYPES, Case
+
+OPERATORS = (*(row.name for row in ROWS), "conv_backward")
+
+
+@dataclass
+class Settings:
+    """How a run is made; see `infiniop-cy check --help`."""
+
+    standard: object = field(default_factory=lambda: Ulp(None))
+    ftz: bool = False
+    quick: bool = False
+    exhaustive: bool = False
+    resume: str | None = None
+    threads: bool = True
+    seed: int = 0
+    only: tuple = ()
+    progress: object = None  # called with (done, total) of an exhaustive sweep
+
+
+@dataclass
+class Result:
+    """The verdicts on one subject, or why there are none."""
+
+    operator: str
+    parameters: dict
+    dtype: str
+    verdicts: list[Verdict] = field(default_factory=list)
+    not_offered: str = ""
+    subject: Subject | None = None
+
+    @property
+    def title(self):
+        given = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
+        return f"{self.operator}({given})" if given else self.operator
+
+    def counts(self, standard):
+        """The verdicts that decide under that standard."""
+        return [v for v in self.verdicts if standard.complete or BY_NAME[v.name].always]
+
+    def failed(self, standard):
+        return any(v.failed for v in self.counts(standard))
+
+    @property
+    def tried(self):
+        return self.subject.tally.tried if self.subject is not None and self.subject.tally is not None else 0
+
+
+def subjects(operators, dtypes, given):
+    """(operator, case or None, dtype) of all that is asked for. given: parameters to check with, rather than the
+    defaults, every choice, and a second value of numbers."""
+    for operator in operators:
+        if operator == "conv_backward":
+            yield from ((operator, None, dtype) for dtype in dtypes)
+            continue
+        row = next(row for row in ROWS if row.name == operator)
+        cases = [Case(row, given)] if given else [case for case in CASES if case.row is row]
+        yield from ((operator, case, dtype) for case in cases for dtype in dtypes)
+
+
+def as_passed(session, case):
+    """The case with float parameters as the candidate gets them: a C ABI may take float32."""
+    if not session.facts.get("float parameters"):
+        return case
+    complete = {p.name: case.parameters.get(p.name, p.default) for p in case.row.parameters}
+    return Case(case.row, {name: float(np.float32(value)) if isinstance(value, float) else value
+                           for name, value in complete.items()})
+
+
+def check(session, operator, case, dtype, settings):
+    """The Result of one subject."""
+    parameters = {} if case is None else case.parameters
+    result = Result(operator, parameters, dtype)
+    result.not_offered = session.worker.offers(operator, parameters) or ""
+    if result.not_offered:
+        return result
+    subject = Subject(session, case and as_passed(session, case), dtype, settings)
+    result.subject = subject
+    gave_up = ""
+    try:
+        result.not_offered = _refusal(subject)
+        if result.not_offered:
+            return result
+        for function, names in CONV_CHECKS if case is None else ELEMENTWISE_CHECKS:
+            if not settings.only or names & set(settings.only):
+                result.verdicts += function(subject)
+    except GaveUp as error:
+        gave_up = f"; the rest was left out: {error}"
+    finally:
+        session.close_threads()
+    result.verdicts += damage_verdicts(subject)
+    result.verdicts.insert(0, _runs(subject, gave_up))
+    if settings.only:
+        result.verdicts = [v for v in result.verdicts if v.name in settings.only]
+    return result
+
+
+def _runs(subject, gave_up):
+    """The verdict on crashes and hangs, over all calls."""
+    if not subject.deaths and not gave_up:
+        return holds("runs", tried=subject.calls)
+    first = f"it {subject.deaths[0]}" if subject.deaths else "it cannot be started again"
+    return fails("runs", f"{len(subject.deaths)} of {subject.calls} calls: {first}{gave_up}", subject.calls)
+
+
+def _refusal(subject):
+    """Why the candidate does not take this dtype at all, or "". A crash is no refusal."""
+    if subject.case is None:
+        case = GEOMETRIES["convolution"][0]
+        reply = subject.run("a first call", *integers(case, subject.dtype, subject.rng), case=case)
+    else:
+        reply = subject.run("a first call", *(subject.values(8) for _ in range(2)))
+    return reply.text if reply.kind == "raised" else ""
+
+
+__all__ = ["DTYPES", "OPERATORS", "Result", "Settings", "check", "subjects"]

@@ -1,0 +1,206 @@
+"""How wrong: what a sweep over inputs counts, in numbers that can be added up, written to a file and read back."""
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from infiniop_cy.check import reference
+from infiniop_cy.check.inputs import BITS
+from infiniop_cy.testing.cases import dtype_of
+from infiniop_cy.testing.reference import FORMATS, NEAR, TOLERANCES, ulp_of
+
+BUCKETS = (0.5, 1, 3, 10, 100, np.inf)  # ulp, upper ends; the first is a result rounded right
+BUCKET_NAMES = ("rounded right", "<= 1", "<= 3", "<= 10", "<= 100", "more")
+WORST = 20
+PIECE = 2**15  # elements counted at once: a dozen float64 arrays of that fit in a cache
+NEAREST = 0.51  # ulp: half of one, and what float32 errs before it is rounded
+SLACK = 4  # times the usual allowance, before an error so near to a zero of the derivative is a wrong sign
+
+
+@dataclass
+class Worst:
+    """One input and its result; the bits are what the storage type holds."""
+
+    error: float  # in ulp
+    g: str
+    x: str
+    got: str
+    exact: float
+    g_value: float
+    x_value: float
+    got_value: float
+    region: str
+
+
+@dataclass
+class Tally:
+    """Counts over one sweep. `lists` holds the first examples of what has a property of its own."""
+
+    dtype: str
+    tried: int = 0
+    measured: int = 0                                            # of them finite: with an error in ulp
+    buckets: list = field(default_factory=lambda: [0] * len(BUCKETS))
+    worst: list = field(default_factory=list)                    # Worst, the worst first
+    regions: dict = field(default_factory=dict)                  # region: [count, worst ulp]
+    counts: dict = field(default_factory=dict)                   # property: elements that break it
+    examples: dict = field(default_factory=dict)                 # property: Worst of the first few
+    outward: float = 0.0                                         # sum of (|got| - |exact|) in ulp, where inexact
+    not_nearest: int = 0                                         # of these, results with a nearer number
+    inexact: int = 0
+    standard: dict = field(default_factory=dict)                 # what the standard sums up
+
+    def as_dict(self):
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values):
+        values = dict(values)
+        values["worst"] = [Worst(**w) for w in values["worst"]]
+        values["examples"] = {name: [Worst(**w) for w in found] for name, found in values["examples"].items()}
+        return cls(**values)
+
+    def count(self, name, mask, make):
+        """Elements of `mask` break a property; `make(i)` is the example of one of them."""
+        number = int(mask.sum())
+        if not number:
+            return
+        self.counts[name] = self.counts.get(name, 0) + number
+        kept = self.examples.setdefault(name, [])
+        kept += [make(i) for i in np.flatnonzero(mask)[:max(0, 3 - len(kept))]]
+
+
+@dataclass
+class Errors:
+    """One block, measured: what standards judge. Arrays over the elements whose results can have an error in ulp."""
+
+    dtype: str
+    g: np.ndarray
+    x: np.ndarray
+    got: np.ndarray      # float64
+    exact: np.ndarray    # float64
+    rounded: np.ndarray  # exact, rounded to the dtype: what published rules compare with
+    error: np.ndarray    # |got - exact|
+    ulps: np.ndarray
+    near_zero: np.ndarray
+
+
+def region_of(row, x, exact, dtype):
+    """The part of the axis that an input lies in."""
+    if abs(exact) < 2.0 ** FORMATS[dtype][1]:
+        return "subnormal result"
+    if any(abs(x - zero) < NEAR for zero in row.zeros):
+        return "around the derivative's zero"
+    if abs(x) < 0.01:
+        return "near 0"
+    return "tail" if abs(x) > 4 else "middle"
+
+
+def _regions(row, x, exact, dtype):
+    names = np.full(x.shape, 4, np.int8)
+    names[np.abs(x) > 4] = 3
+    names[np.abs(x) < 0.01] = 2
+    for zero in row.zeros:
+        names[np.abs(x - zero) < NEAR] = 1
+    names[np.abs(exact) < 2.0 ** FORMATS[dtype][1]] = 0
+    return names
+
+
+REGIONS = ("subnormal result", "around the derivative's zero", "near 0", "tail", "middle")
+
+
+def flushed(values, dtype):
+    """In float64, with subnormals as 0, which `--ftz` lets hardware see."""
+    with np.errstate(invalid="ignore"):  # of signalling NaN
+        values = values.astype(np.float64)
+    return np.where(np.abs(values) < 2.0 ** FORMATS[dtype][1], 0.0, values)
+
+
+def classify(case, dtype, g, x, got, high, low, slope, ftz=None):
+    """(Errors, masks): the masks are where a property of its own is broken, over all elements.
+
+    g, x, got: arrays of the storage type; high + low: the truth; slope: the truth for g = 1. ftz: None, or the truth
+    for flushed inputs."""
+    number = dtype_of(dtype)
+    with np.errstate(invalid="ignore"):  # of signalling NaN among all patterns
+        g64, x64, got64 = (a.astype(np.float64) for a in (g, x, got))
+    bits, lowest = FORMATS[dtype]
+    normal, beyond = 2.0 ** lowest, 2.0 ** (1 - lowest)  # `beyond`: what follows the largest number
+    with np.errstate(all="ignore"):
+        rounded = high.astype(number).astype(np.float64)
+        special = ~np.isfinite(g64) | ~np.isfinite(x64) | (x64 == 0) | np.isnan(high)
+        # inf times what underflows is NaN in one precision and inf in another; the 0 of a piecewise formula is exact
+        open_ = np.isinf(g64) & (np.abs(slope) < 2.0 ** (-1022 if dtype == "float64" else -120)) & (not case.row.kinks)
+        clip = (lambda a: a) if dtype == "float64" else (lambda a: np.clip(a, -beyond, beyond))
+        finite = ~special & ~np.isnan(got64) & ~(np.isinf(got64) & np.isfinite(rounded))
+        if dtype == "float64":
+            finite &= np.isfinite(got64) & np.isfinite(high)
+        error = np.abs((clip(got64) - clip(high)) - low)
+        unit = ulp_of(np.where(np.isfinite(high), np.minimum(np.abs(high), beyond / 2 if bits < 53 else np.abs(high)),
+                               1.0), dtype)
+        ulps = error / unit
+        if ftz is not None:
+            zero_ok = (got64 == 0) & (np.abs(high) < normal)
+            other = np.abs(got64 - ftz)
+            ulps = np.where(zero_ok, 0, np.minimum(ulps, other / ulp_of(np.where(np.isfinite(ftz), ftz, 1), dtype)))
+            error = np.where(zero_ok, 0, np.minimum(error, other))
+        near = np.zeros(x.shape, bool)
+        for zero in case.row.zeros:
+            near |= np.abs(x64 - zero) < NEAR
+        most, absolute = TOLERANCES[dtype]
+        excused = near & (error <= SLACK * max(absolute, 2.0 ** -bits) * np.abs(g64))
+        different = np.where(np.isfinite(rounded), ~(ulps <= most), rounded != got64) & ~(
+            np.isnan(rounded) & np.isnan(got64))
+        masks = {
+            "special values": special & different & ~open_,
+            "finite": ~special & ~finite & np.isfinite(rounded),
+            "sign": finite & (got64 * np.sign(high) < 0) & (np.abs(high) >= 2.0 ** (lowest - bits + 1)) & ~excused,
+            "not vanished": finite & (got64 == 0) & (np.abs(high) >= normal) & ~excused,
+        }
+    return Errors(dtype, g64[finite], x64[finite], clip(got64[finite]), clip(high[finite]),
+                  clip(rounded[finite]), error[finite], ulps[finite], near[finite]), masks, finite
+
+
+def add(tally, case, g, x, got, high, low, standard, ftz=None):
+    """Count one block of results, in pieces that stay in a core's cache."""
+    slope = reference.kernel(case, np.ones(1), x)
+    for at in range(0, x.size, PIECE):
+        part = slice(at, at + PIECE)
+        _add(tally, case, g[part], x[part], got[part], high[part], low if np.ndim(low) == 0 else low[part], slope[part],
+             standard, None if ftz is None else ftz[part])
+
+
+def _add(tally, case, g, x, got, high, low, slope, standard, ftz):
+    dtype, number = tally.dtype, dtype_of(tally.dtype)
+    errors, masks, finite = classify(case, dtype, g, x, got, high, low, slope, ftz)
+    tally.tried += x.size
+    tally.measured += errors.ulps.size
+
+    def hexed(value):
+        return f"0x{np.array(value, number).view(BITS[dtype]).item():0{number.itemsize * 2}x}"
+
+    def worst(i, ulps=float("nan")):
+        return Worst(float(ulps), hexed(g[i]), hexed(x[i]), hexed(got[i]), float(high[i]), float(g[i]), float(x[i]),
+                     float(got[i]), region_of(case.row, float(x[i]), float(high[i]), dtype))
+    for name, mask in masks.items():
+        tally.count(name, mask, worst)
+    standard.add(tally.standard, errors, case)
+    if not errors.ulps.size:
+        return
+    below = [np.count_nonzero(errors.ulps <= end) for end in BUCKETS]
+    tally.buckets = (np.array(tally.buckets) + np.diff(below, prepend=0)).tolist()
+    regions = _regions(case.row, errors.x, errors.exact, dtype)
+    for number_of, name in enumerate(REGIONS):
+        part = errors.ulps[regions == number_of]
+        if part.size:
+            count, most = tally.regions.get(name, (0, 0.0))
+            tally.regions[name] = [count + part.size, max(most, float(part.max()))]
+    off = (errors.error > 0) & (np.abs(errors.exact) >= 2.0 ** FORMATS[dtype][1]) & (errors.ulps < 1.5)
+    tally.inexact += int(off.sum())
+    tally.not_nearest += int((off & (errors.ulps > NEAREST)).sum())
+    tally.outward += float((np.sign(np.abs(errors.got[off]) - np.abs(errors.exact[off])) * errors.ulps[off]).sum())
+    index = np.flatnonzero(finite)
+    least = tally.worst[-1].error if len(tally.worst) == WORST else 0.0
+    above = np.flatnonzero(errors.ulps > least)
+    if above.size:
+        above = above[np.argsort(errors.ulps[above])[-WORST:]]
+        tally.worst += [worst(index[i], errors.ulps[i]) for i in above]
+        tally.worst = sorted(tally.worst, key=lambda w: -w.error)[:WORST]

@@ -1,0 +1,78 @@
+"""Assertions for tests of gradient operators, this library's or others: errors in ulp, gradients, invariance."""
+import warnings
+
+import numpy as np
+
+from infiniop_cy.testing.cases import LAYOUTS, arrange
+from infiniop_cy.testing.reference import same_bits, ulp_of
+
+
+def ulp_error(actual, exact):
+    """|actual - exact| in units in the last place of actual's dtype at exact. Same shapes; float64.
+
+    actual: an array of float16, bfloat16, float32 or float64; exact: its truth in float64, or wider than actual. Equal
+    infinities and two NaN are 0 apart; any other pair with one of them inf. Muller et al., Handbook of Floating-Point
+    Arithmetic (2018), section 2.3."""
+    dtype = np.asarray(actual).dtype
+    got, truth = (np.asarray(a).astype(np.float64) for a in (actual, exact))
+    with np.errstate(all="ignore"):
+        rounded = truth.astype(dtype).astype(np.float64)
+        same = (got == rounded) & ~np.isfinite(rounded) | np.isnan(got) & np.isnan(truth)
+        error = np.abs(got - truth) / ulp_of(np.where(np.isfinite(truth), truth, 1.0), dtype.name)
+    return np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
+
+
+def assert_ulp(actual, exact, limit):
+    """Raise AssertionError, naming the worst element with its bits, where ulp_error(actual, exact) exceeds limit."""
+    errors = ulp_error(actual, exact)
+    if not errors.size or not (errors > limit).any():
+        return
+    at = np.unravel_index(np.argmax(errors), errors.shape)
+    got, truth = np.asarray(actual)[at], float(np.asarray(exact)[at])
+    raise AssertionError(
+        f"{int((errors > limit).sum())} of {errors.size} elements are more than {limit} ulp off; worst at "
+        f"{tuple(map(int, at))}: {float(got)!r} (0x{got.tobytes()[::-1].hex()}) instead of {truth!r}, "
+        f"{errors[at]:.3g} ulp")
+
+
+def _complex_step(forward, x, step=1e-30):
+    """The derivative by one imaginary step, which nothing cancels in; None where forward takes no complex numbers."""
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("error", np.exceptions.ComplexWarning)  # of what drops the imaginary part
+            value = np.asarray(forward(x + 1j * step))
+    except (TypeError, np.exceptions.ComplexWarning):
+        return None
+    return value.imag / step if np.iscomplexobj(value) else None
+
+
+def gradcheck(forward, backward, x, grad_output=None, *, rtol=1e-6, atol=1e-8, h=1e-5):
+    """Assert that backward(grad_output, x) is the gradient of sum(grad_output * forward(x)), elementwise, in float64.
+
+    forward: f(x) of float64 arrays, elementwise; differentiated by a complex step where it takes complex numbers (to
+    rounding), and else by central differences (to h**2 and eps/h, so rtol and atol are not below 1e-9). Choose x more
+    than h away from kinks. x: float64, any shape. grad_output: of that shape; None: ones.
+    Raises AssertionError with the worst element."""
+    x = np.asarray(x, np.float64)
+    g = np.ones_like(x) if grad_output is None else np.asarray(grad_output, np.float64)
+    slope = _complex_step(forward, x)
+    if slope is None:
+        slope = (np.asarray(forward(x + h)) - np.asarray(forward(x - h))) / (2 * h)
+    np.testing.assert_allclose(backward(g, x), g * slope, rtol=rtol, atol=atol,
+                               err_msg="backward is not the derivative of forward")
+
+
+def assert_invariant(f, arrays, *, threads=(), layouts=tuple(LAYOUTS), batch_cuts=()):
+    """Assert that f(*arrays) has the same bits however it is called. All arrays have one shape, and so has the result.
+
+    threads: numbers to call f(*arrays, num_threads=n) with. layouts: names of LAYOUTS that the arrays are copied to.
+    batch_cuts: places along axis 0; the results of both parts, joined, must be those of the whole.
+    Raises AssertionError saying which call differs."""
+    expected = np.array(f(*arrays))
+    for n in threads:
+        assert same_bits(np.array(f(*arrays, num_threads=n)), expected), f"{n} threads give other bits"
+    for layout in layouts:
+        assert same_bits(np.array(f(*(arrange(a, layout) for a in arrays))), expected), f"{layout}: other bits"
+    for cut in batch_cuts:
+        parts = [np.array(f(*(a[part] for a in arrays))) for part in (slice(None, cut), slice(cut, None))]
+        assert same_bits(np.concatenate(parts), expected), f"a batch cut at {cut}: other bits"

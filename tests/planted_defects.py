@@ -1,0 +1,358 @@
+"""Candidates with one defect each, of the kinds that kernels have shipped with; `infiniop-cy check` must name each.
+
+PLANTED: name: (operator, dtype, the property under which a reader would look for it).
+"""
+import os
+import time
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+import infiniop_cy as iop
+
+SCRATCH = np.random.default_rng(os.getpid())
+
+
+# ---- values
+
+def wrong_sign_in_the_tail(grad_output, input):
+    result = iop.gelu_backward(grad_output, input)
+    return np.where(input < -6, -result, result)
+
+
+def zero_in_the_tail(grad_output, input):
+    return np.where(input < -7, np.float32(0), iop.gelu_backward(grad_output, input))
+
+
+def tanh_instead_of_erf(grad_output, input):
+    return iop.gelu_backward(grad_output, input, approximate="tanh")
+
+
+def without_the_half(grad_output, input):
+    """The term that a published formula forgot."""
+    return iop.gelu_backward(grad_output, input, approximate="tanh") - grad_output / 2
+
+
+def in_storage_precision(grad_output, input):
+    s = 1 / (1 + np.exp(-input))
+    return grad_output * s * (1 - s)
+
+
+def cut_off(grad_output, input):
+    """float32 to bfloat16 by dropping bits."""
+    wide = iop.gelu_backward(grad_output.astype(np.float32), input.astype(np.float32))
+    return (wide.view(np.uint32) >> 16).astype(np.uint16).view(input.dtype)
+
+
+def nan_at_infinity(grad_output, input):
+    result = iop.gelu_backward(grad_output, input)
+    return np.where(np.isinf(input), np.float32(np.nan), result)
+
+
+def boundary_belongs_to_the_other_side(grad_output, input):
+    return np.where(input >= 0, grad_output, 0 * grad_output)
+
+
+def slope_at_minus_zero(grad_output, input, negative_slope=0.01):
+    return np.where((input > 0) | ((input == 0) & np.signbit(input)), grad_output,
+                    iop.leaky_relu_backward(grad_output, input, negative_slope))
+
+
+def multiplies_by_a_mask(grad_output, input):
+    """inf * 0 is NaN where relu is 0."""
+    return grad_output * (input > 0)
+
+
+def nan_is_dropped(grad_output, input):
+    return np.where(np.isnan(input), np.float32(0), iop.sigmoid_backward(grad_output, input))
+
+
+def cube_overflows(grad_output, input, approximate="none"):
+    result = iop.gelu_backward(grad_output, input, approximate=approximate)
+    return np.where(np.isinf(input ** 3), np.float32(np.nan), result)
+
+
+def slope_in_storage_precision(grad_output, input, negative_slope=0.01):
+    return iop.leaky_relu_backward(grad_output, input, float(input.dtype.type(negative_slope)))
+
+
+def one_input_in_65536(grad_output, input):
+    result = iop.sigmoid_backward(grad_output, input)
+    return np.where(input == np.float16(3.140625), result * np.float16(1.01), result)
+
+
+def flushes_subnormals(grad_output, input):
+    result = iop.sigmoid_backward(grad_output, input)
+    return np.where(np.abs(result) < np.finfo(np.float32).smallest_normal, np.float32(0), result)
+
+
+def double_in_single(grad_output, input):
+    return iop.gelu_backward(grad_output.astype(np.float32), input.astype(np.float32)).astype(np.float64)
+
+
+# ---- memory
+
+def past_the_end(grad_output, input, out=None):
+    result = iop.relu_backward(grad_output, input)
+    if out is None:
+        return result
+    out[...] = result
+    if out.ndim == 1 and out.size % 8 and out.strides[0] == out.itemsize:  # whole vectors are stored
+        as_strided(out, (-(-out.size // 8) * 8,))[out.size:] = 0
+    return out
+
+
+def fills_the_gaps(grad_output, input, out=None):
+    """Strides of the output are not looked at beyond its first row."""
+    out = np.empty_like(input) if out is None else out
+    out[...] = iop.relu_backward(grad_output, input)
+    if out.ndim == 2 and out.strides[0] > out.strides[1] * out.shape[1] > 0:
+        as_strided(out, (out.shape[0] - 1, out.strides[0] // out.strides[1]), out.strides)[:, out.shape[1]:] = 0
+    return out
+
+
+def scratch_in_the_input(grad_output, input):
+    if not input.flags.writeable or 0 in input.strides:
+        return iop.sigmoid_backward(grad_output, input)
+    result = iop.sigmoid_backward(grad_output, input)
+    np.exp(-np.abs(input), out=input)
+    return result
+
+
+def reads_after_it_wrote(grad_output, input, out=None):
+    out = np.empty_like(input) if out is None else out
+    out[...] = input > 0
+    out *= grad_output
+    return out
+
+
+def ignores_overlap(grad_output, input, out=None):
+    """Element by element in blocks: right in place, wrong one element further."""
+    if out is None or out.ndim != 1:
+        return iop.relu_backward(grad_output, input, out=out)
+    for at in range(0, out.size, 16):
+        part = slice(at, at + 16)
+        iop.relu_backward(grad_output[part], input[part], out=out[part])
+    return out
+
+
+# ---- shapes
+
+def last_elements_forgotten(grad_output, input):
+    result = iop.relu_backward(grad_output, input)
+    result.reshape(-1)[result.size // 8 * 8:] = 0
+    return result
+
+
+def widens(grad_output, input):
+    return iop.relu_backward(grad_output.astype(np.float64), input.astype(np.float64))
+
+
+def scalar_becomes_a_row(grad_output, input):
+    return np.atleast_1d(iop.relu_backward(grad_output, input))
+
+
+def broadcasts_the_wrong_axis(grad_output, input):
+    shape = np.broadcast_shapes(grad_output.shape, input.shape)
+    return iop.relu_backward(np.resize(grad_output, shape), np.resize(input, shape))
+
+
+# ---- bits, crashes
+
+def assumes_contiguous(grad_output, input):
+    flat = as_strided(input, (input.size,), (input.itemsize,)) if input.ndim and all(
+        s > 0 for s in input.strides) else input.ravel()
+    return iop.relu_backward(np.ascontiguousarray(grad_output), flat.reshape(input.shape))
+
+
+def thread_borders(grad_output, input, num_threads=1):
+    """The element at the border of two threads' parts is computed by neither."""
+    result = iop.relu_backward(grad_output, input)
+    num_threads = num_threads or 1
+    if result.ndim == 1 and result.size > 1000:
+        result[[result.size * i // num_threads for i in range(1, num_threads)]] = -1
+    return result
+
+
+def race(grad_output, input):
+    """Some updates get lost."""
+    result = iop.relu_backward(grad_output, input)
+    if result.size > 10_000:
+        result.reshape(-1)[SCRATCH.integers(result.size)] += 1
+    return result
+
+
+def depends_on_the_neighbours(grad_output, input):
+    """A scale factor for the whole array, as some 8-bit kernels have."""
+    scale = np.float32(1) + np.float32(2.0 ** -20) * np.float32(input.size % 7)
+    return iop.sigmoid_backward(grad_output, input) / scale
+
+
+def crashes_when_empty(grad_output, input):
+    if input.size == 0:
+        os.abort()
+    return iop.relu_backward(grad_output, input)
+
+
+def hangs_on_a_scalar(grad_output, input):
+    if input.ndim == grad_output.ndim == 0:
+        time.sleep(1000)
+    print("computing", flush=True)
+    return iop.relu_backward(grad_output, input)
+
+
+# ---- convolution
+
+def transposed_strides(grad_output, input, weight, *, stride, padding, dilation, groups):
+    gradients = list(iop.conv_backward(grad_output, input, weight, stride=stride, padding=padding, dilation=dilation,
+                                       groups=groups))
+    if len(set(stride)) > 1:  # the sizes are taken from the other axis
+        gradients[0] = np.flip(gradients[0], axis=(-1, -2))
+    return gradients
+
+
+def padding_off_by_one(grad_output, input, weight, *, padding, **geometry):
+    gradients = list(iop.conv_backward(grad_output, input, weight, padding=padding, **geometry))
+    if any(np.ravel(padding)):
+        gradients[0] = np.roll(gradients[0], 1, axis=-1)
+    return gradients
+
+
+def groups_swapped(grad_output, input, weight, *, groups, **geometry):
+    gradients = list(iop.conv_backward(grad_output, input, weight, groups=groups, **geometry))
+    if groups > 1:
+        gradients[1] = np.roll(gradients[1], gradients[1].shape[0] // groups, axis=0)
+    return gradients
+
+
+def dilation_of_one_axis(grad_output, input, weight, *, dilation, **geometry):
+    gradients = list(iop.conv_backward(grad_output, input, weight, dilation=dilation, **geometry))
+    if any(d > 1 for d in dilation):
+        gradients[0][..., 1:] = gradients[0][..., :-1].copy()
+    return gradients
+
+
+def flipped_kernel(grad_output, input, weight, **geometry):
+    flip = (slice(None), slice(None), *(slice(None, None, -1) for _ in weight.shape[2:]))
+    gradients = list(iop.conv_backward(grad_output, input, weight[flip], **geometry))
+    gradients[1] = gradients[1][flip]
+    return gradients
+
+
+def transposed_kernel(grad_output, input, weight, **geometry):
+    gradients = list(iop.conv_backward(grad_output, input, weight, **geometry))
+    if weight.ndim == 4 and weight.shape[2] != weight.shape[3]:
+        gradients[1] = gradients[1].swapaxes(2, 3).reshape(weight.shape)
+    return gradients
+
+
+def bias_of_the_first_sample(grad_output, input, weight, **geometry):
+    gradients = iop.conv_backward(grad_output, input, weight, **geometry)
+    return gradients[0], gradients[1], grad_output[:1].sum((0, *range(2, grad_output.ndim)), dtype=np.float32)
+
+
+def half_accumulator(grad_output, input, weight, **geometry):
+    """Sums kept in 16 bits between channels."""
+    grad_input = np.zeros_like(input)
+    if geometry["groups"] > 1:
+        return iop.conv_backward(grad_output, input, weight, **geometry)
+    for channel in range(weight.shape[0]):
+        part = slice(channel, channel + 1)
+        grad_input += iop.conv_backward(grad_output[:, part], input, weight[part], **geometry).grad_input
+    return grad_input, *iop.conv_backward(grad_output, input, weight, **geometry)[1:]
+
+
+def untouched_pixels(grad_output, input, weight, *, out=None, **geometry):
+    """Pixels that no window touches keep what was there."""
+    gradients = iop.conv_backward(grad_output, input, weight, **geometry)
+    if out is None:
+        return gradients
+    touched = iop.conv_backward(np.ones_like(grad_output), input, np.ones_like(weight), **geometry).grad_input != 0
+    np.copyto(out[0], gradients[0], where=touched)
+    out[1][...], out[2][...] = gradients[1:]
+    return out
+
+
+def samples_share_a_sum(grad_output, input, weight, **geometry):
+    """0 * NaN of one sample is added to the others."""
+    gradients = list(iop.conv_backward(grad_output, input, weight, **geometry))
+    gradients[0] = gradients[0] + 0 * grad_output.sum()
+    return gradients
+
+
+def one_side_pads_both(grad_output, input, weight, *, padding, **geometry):
+    gradients = list(iop.conv_backward(grad_output, input, weight, padding=padding, **geometry))
+    if isinstance(padding[0], tuple):
+        gradients[0] = gradients[0][..., ::-1]
+    return gradients
+
+
+def sum_by_threads(grad_output, input, weight, *, num_threads=None, **geometry):
+    """A partial sum of grad_weight per thread."""
+    gradients = list(iop.conv_backward(grad_output, input, weight, **geometry))
+    parts = np.array_split(np.arange(input.shape[0]), num_threads or 1)
+    gradients[1] = sum(iop.conv_backward(grad_output[p], input[p], weight, **geometry).grad_weight for p in parts)
+    return gradients
+
+
+def batch_decides_the_order(grad_output, input, weight, **geometry):
+    gradients = list(iop.conv_backward(grad_output, input, weight, **geometry))
+    if input.shape[0] > 1:
+        gradients[0] = np.nextafter(gradients[0], np.float32(0))
+    return gradients
+
+
+def three_axes_as_two(grad_output, input, weight, **geometry):
+    gradients = list(iop.conv_backward(grad_output, input, weight, **geometry))
+    if input.ndim == 5:
+        gradients[0] = np.roll(gradients[0], 1, axis=2)
+    return gradients
+
+
+PLANTED = {
+    "wrong_sign_in_the_tail": ("gelu_backward", "float32", "sign"),
+    "zero_in_the_tail": ("gelu_backward", "float32", "not vanished"),
+    "tanh_instead_of_erf": ("gelu_backward", "float32", "accuracy"),
+    "without_the_half": ("gelu_backward", "float32", "accuracy"),
+    "in_storage_precision": ("sigmoid_backward", "float16", "accuracy"),
+    "cut_off": ("gelu_backward", "bfloat16", "rounding"),
+    "nan_at_infinity": ("gelu_backward", "float32", "special values"),
+    "boundary_belongs_to_the_other_side": ("relu_backward", "float32", "special values"),
+    "slope_at_minus_zero": ("leaky_relu_backward", "float32", "special values"),
+    "multiplies_by_a_mask": ("relu_backward", "float16", "special values"),
+    "nan_is_dropped": ("sigmoid_backward", "float32", "special values"),
+    "cube_overflows": ("gelu_backward", "float32", "finite"),
+    "slope_in_storage_precision": ("leaky_relu_backward", "bfloat16", "rounding"),
+    "one_input_in_65536": ("sigmoid_backward", "float16", "accuracy"),
+    "flushes_subnormals": ("sigmoid_backward", "float32", "accuracy"),
+    "double_in_single": ("gelu_backward", "float64", "accuracy"),
+    "past_the_end": ("relu_backward", "float32", "no writes outside"),
+    "fills_the_gaps": ("relu_backward", "float32", "no writes outside"),
+    "scratch_in_the_input": ("sigmoid_backward", "float32", "inputs unchanged"),
+    "reads_after_it_wrote": ("relu_backward", "float32", "in place"),
+    "ignores_overlap": ("relu_backward", "float32", "overlap"),
+    "last_elements_forgotten": ("relu_backward", "float32", "shapes"),
+    "widens": ("relu_backward", "float32", "shapes"),
+    "scalar_becomes_a_row": ("relu_backward", "float32", "shapes"),
+    "broadcasts_the_wrong_axis": ("relu_backward", "float32", "broadcast"),
+    "assumes_contiguous": ("relu_backward", "float32", "same bits by layout"),
+    "thread_borders": ("relu_backward", "float32", "same bits by threads"),
+    "race": ("relu_backward", "float32", "same bits by run"),
+    "depends_on_the_neighbours": ("sigmoid_backward", "float32", "same bits by cut"),
+    "crashes_when_empty": ("relu_backward", "float32", "runs"),
+    "hangs_on_a_scalar": ("relu_backward", "float32", "runs"),
+    "transposed_strides": ("conv_backward", "float32", "stride"),
+    "padding_off_by_one": ("conv_backward", "float32", "padding"),
+    "groups_swapped": ("conv_backward", "float32", "groups"),
+    "dilation_of_one_axis": ("conv_backward", "float32", "dilation"),
+    "flipped_kernel": ("conv_backward", "float32", "convolution"),
+    "transposed_kernel": ("conv_backward", "float32", "kernel axes"),
+    "bias_of_the_first_sample": ("conv_backward", "float32", "bias gradient"),
+    "half_accumulator": ("conv_backward", "float16", "error of sums"),
+    "untouched_pixels": ("conv_backward", "float32", "stride"),
+    "samples_share_a_sum": ("conv_backward", "float32", "samples apart"),
+    "one_side_pads_both": ("conv_backward", "float32", "asymmetric padding"),
+    "sum_by_threads": ("conv_backward", "float32", "same bits by threads"),
+    "batch_decides_the_order": ("conv_backward", "float32", "same bits by cut"),
+    "three_axes_as_two": ("conv_backward", "float32", "dimensions"),
+}

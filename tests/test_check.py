@@ -1,0 +1,299 @@
+"""infiniop-cy check: it finds nothing on this library, and each planted defect under the property that names it."""
+import importlib.metadata
+import json
+import math
+import pathlib
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import ml_dtypes
+import numpy as np
+import pytest
+from planted_defects import PLANTED
+
+import infiniop_cy as iop
+import infiniop_cy.__main__
+from infiniop_cy.capi import infini_root
+from infiniop_cy.capi.client import spellings
+from infiniop_cy.check import cli, exhaustive, plot, runner, session
+from infiniop_cy.check.candidates import Spec
+from infiniop_cy.check.properties import PROPERTIES
+from infiniop_cy.check.session import Session
+from infiniop_cy.check.standards import standard_of
+from infiniop_cy.check.tally import Tally, add
+from infiniop_cy.testing import (
+    CASES,
+    DTYPES,
+    assert_invariant,
+    assert_ulp,
+    every_value,
+    gradcheck,
+    special_values,
+    ulp_error,
+)
+
+
+def verdicts(spec, operator, dtypes=("float32",), parameters=None, timeout=20, threads=False):
+    """{(title, dtype): Result} of a quick run."""
+    settings = runner.Settings(quick=True, threads=threads)
+    with Session(spec, timeout) as opened:
+        return {(r.title, r.dtype): r for r in (
+            runner.check(opened, *subject, settings)
+            for subject in runner.subjects([operator], dtypes, parameters or {}))}
+
+
+def failures(results):
+    return {key: {v.name: v.evidence for v in r.verdicts if v.failed} for key, r in results.items()
+            if any(v.failed for v in r.verdicts)}
+
+
+@pytest.mark.parametrize("operator", runner.OPERATORS)
+def test_finds_nothing_on_this_library(operator):
+    results = verdicts(Spec("preset", "infiniop_cy"), operator, runner.DTYPES)
+    assert not failures(results)
+    assert not [key for key, r in results.items() if r.not_offered]
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_names_a_planted_defect(name, monkeypatch):
+    operator, dtype, wanted = PLANTED[name]
+    monkeypatch.chdir(pathlib.Path(__file__).parent)  # where the process of the candidate finds the module
+    results = verdicts(Spec("python", f"planted_defects:{name}"), operator, [dtype], timeout=1.5,
+                       threads="threads" in wanted)
+    found = failures(results)
+    assert found, "nothing failed"
+    assert all(wanted in failed for failed in found.values()), found
+
+
+# ---- the command
+
+def command(*words):
+    return cli.run([*words, "--quick"])
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A folder with a wrong kernel in mine.py."""
+    (tmp_path / "mine.py").write_text("def relu(g, x):\n    return g * (x >= 0)\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_wrong_kernel(mine, monkeypatch, capsys):
+    """The table, every file that a run can write, and exit code 1."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(plot, "has_torch", lambda: False)  # whose import takes seconds
+    assert command("relu_backward", "--dtype", "float32", "--candidate", "mine:relu", "--json", "out.json", "--junit",
+                   "out.xml", "--repro", "worst.py", "--plot", "out.png") == 1
+    printed = capsys.readouterr().out
+    assert "special values, float32: " in printed
+    assert "0 of 1 checks hold" in printed
+    facts = json.loads((mine / "out.json").read_text())
+    failed = [v for v in facts["results"][0]["verdicts"] if v["outcome"] == "fails"]
+    assert [v["property"] for v in failed] == ["special values"]
+    suite, = ElementTree.parse(mine / "out.xml").getroot()
+    assert suite.attrib["failures"] == "1"
+    assert (mine / "out.png").stat().st_size > 5000
+    done = subprocess.run([sys.executable, "worst.py"], capture_output=True, text=True, check=True)
+    worst = failed[0]["details"]["examples"][0]
+    assert f"exact  {worst['exact']}" in done.stdout
+    assert "again" in done.stdout
+
+
+def test_a_wrong_convolution_is_reproduced(mine):
+    """The script computes the gradients by the definition, in NumPy alone: those of this library."""
+    (mine / "mine.py").write_text("""
+import infiniop_cy as iop
+def conv(g, x, w, **geometry):
+    return [2 * a for a in iop.conv_backward(g, x, w, **geometry)]
+""")
+    assert command("conv_backward", "--dtype", "float32", "--candidate", "mine:conv", "--repro", "worst.py") == 1
+    names = {}
+    exec((mine / "worst.py").read_text(), names)
+    expected = iop.conv_backward(names["g"], names["x"], names["w"], **names["geometry"])
+    for got, wanted in zip(names["gradients"](names["g"], names["x"], names["w"], **names["geometry"]), expected):
+        np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize(("words", "reason"), [
+    (("relu_backward", "--candidate", "nothing:here"), "No module named 'nothing'"),
+    (("relu_backward", "--candidate", "mine:nothing"), "no attribute 'nothing'"),
+    (("relu_backward", "--candidate", "mine"), "expected module:function"),
+    (("relu_backward", "--candidate", "mine:relu", "--standard", "mine"), "expected infiniop, ulp:N, torch"),
+    (("relu_backward", "--candidate", "mine:relu", "--dtype", "int8"), "expected float16"),
+    (("relu_backward", "--candidate", "mine:relu", "--parameter", "slope=1"), "expected NAME=VALUE"),
+    (("silly_backward", "--candidate", "mine:relu"), "expected one of relu_backward"),
+    (("relu_backward",), "one of the arguments --candidate"),
+    (("relu_backward", "--command", "true"), "expected the words {inputs} and {outputs}"),
+    (("relu_backward", "--command", "false {inputs} {outputs}"), "ended with exit code 1"),
+    (("relu_backward", "--lib", "nothing.so"), "nothing.so: cannot open"),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_could_not_run(words, reason, mine, capsys):
+    assert command(*words) == 2
+    line, = capsys.readouterr().err.strip().splitlines()
+    assert reason in line
+
+
+def test_a_missing_extra_is_named(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "rich", None)
+    assert cli.run(["relu_backward"]) == 2
+    assert capsys.readouterr().err == "infiniop-cy check needs rich: pip install 'infiniop_cy[check]'\n"
+
+
+def test_entry_points():
+    """The command is `infiniop-cy` and `python -m infiniop_cy`; pytest finds the fixtures."""
+    entries = importlib.metadata.entry_points()
+    script, = entries.select(group="console_scripts", name="infiniop-cy")
+    assert script.load() is infiniop_cy.__main__.main
+    assert entries.select(group="pytest11", name="infiniop_cy")
+    done = subprocess.run([sys.executable, "-m", "infiniop_cy", "check", "--help"], capture_output=True, text=True,
+                          check=True)
+    assert all(p.name in done.stdout for p in PROPERTIES)
+
+
+def test_fixtures(request):
+    for name in ("assert_ulp", "ulp_error", "gradcheck", "assert_invariant", "special_values", "every_value"):
+        assert request.getfixturevalue(name) is getattr(infiniop_cy.testing, name)
+
+
+def test_a_program(mine):
+    (mine / "kernel.py").write_text("""
+import sys, numpy as np
+g, x = map(np.load, sys.argv[1:3])
+print("computing")
+np.save(sys.argv[3], np.where(x <= 0, g.dtype.type(0), g))
+""")
+    words = ("relu_backward", "--dtype", "float16", "--only", "accuracy", "--only", "special values")
+    assert command(*words, "--command", f"{sys.executable} kernel.py {{inputs}} {{outputs}}") == 0
+
+
+def test_parameters_reach_the_candidate(mine):
+    (mine / "mine.py").write_text("""
+import infiniop_cy as iop
+def leaky(g, x, negative_slope=0.01):
+    return iop.leaky_relu_backward(g, x, 0.25)
+""")
+    words = ("leaky_relu_backward", "--candidate", "mine:leaky", "--dtype", "float32", "--only", "accuracy")
+    assert command(*words, "--parameter", "negative_slope=0.25") == 0
+    assert command(*words, "--parameter", "negative_slope=0.5") == 1
+
+
+def test_exhaustive_runs_go_on_where_they_stopped(mine, monkeypatch):
+    """Two blocks instead of 4,096, then a third; the last run has nothing left to try."""
+    monkeypatch.setattr(exhaustive, "KEEP_EVERY", 1)
+    words = ("sigmoid_backward", "--candidate", "infiniop_cy", "--dtype", "float32", "--exhaustive", "--only",
+             "accuracy", "--resume", "state.json", "--json", "out.json")
+    tried = []
+    for blocks in (2, 3, 3):
+        monkeypatch.setattr(exhaustive, "TOTAL", blocks * session.BLOCK)
+        assert command(*words) == 0
+        tried.append(json.loads((mine / "out.json").read_text())["inputs tried"])
+    assert tried[1] - tried[0] == session.BLOCK
+    assert tried[2] == tried[1]
+
+
+# ---- C libraries
+
+needs_libraries = pytest.mark.skipif(sys.platform != "linux", reason="the C libraries are built on Linux")
+
+
+@needs_libraries
+def test_the_c_library_holds():
+    results = verdicts(Spec("library", f"{infini_root()}/lib/libinfiniop.so"), "leaky_relu_backward", ["float16"])
+    assert len(results) == 3
+    assert not failures(results)
+
+
+@needs_libraries
+def test_missing_symbols_are_named(capsys):
+    root = infini_root()
+    words = ("gelu_backward", "--dtype", "float32", "--lib")
+    assert command(*words, f"{root}/lib/libinfinirt.so") == 2
+    assert "has no symbol infiniopCreateHandle" in capsys.readouterr().err
+    assert command(*words, f"{root}/lib/libinfiniop.so", "--symbols", "GeLUBackward") == 2
+    assert "has no symbol infiniopCreateGeLUBackwardDescriptor" in capsys.readouterr().err
+
+
+def test_spellings():
+    assert spellings("gelu_backward") == ["GeluBackward", "GeLUBackward", "GELUBackward"]
+    assert {"LeakyReluBackward", "LeakyReLUBackward"} <= set(spellings("leaky_relu_backward"))
+    assert "ConvBackward" in spellings("conv_backward")
+
+
+# ---- standards
+
+@pytest.mark.parametrize("name", ["infiniop", "ulp:1", "torch", "ascend", "mlu-ops", "benchdnn"])
+def test_standards_judge(name):
+    """Each tells the right result from one that is 5 % off at every tenth input, and has a source."""
+    standard = standard_of(name)
+    assert standard.source
+    case, = (c for c in CASES if str(c) == "sigmoid_backward")
+    x = np.linspace(-3, 3, 10_000).astype(np.float16)
+    g = np.ones_like(x)
+    exact = case(g.astype(float), x.astype(float))
+    for factor, wanted in ((1, True), (1.05, False)):
+        tally = Tally("float16")
+        got = exact.astype(np.float16)
+        got[::10] *= np.float16(factor)
+        add(tally, case, g, x, got, exact, 0.0, standard)
+        assert standard.verdict(tally.standard, "float16")[0] is wanted
+
+
+def test_flushed_subnormals_are_allowed_where_asked(monkeypatch):
+    monkeypatch.chdir(pathlib.Path(__file__).parent)
+    words = ("sigmoid_backward", "--dtype", "float32", "--candidate", "planted_defects:flushes_subnormals", "--only",
+             "accuracy")
+    assert command(*words) == 1
+    assert command(*words, "--ftz") == 0
+
+
+def test_outside_a_standard_is_shown_and_not_counted(monkeypatch, capsys):
+    monkeypatch.chdir(pathlib.Path(__file__).parent)
+    words = ("relu_backward", "--dtype", "float32", "--candidate", "planted_defects:assumes_contiguous", "--only",
+             "same bits by layout")
+    assert command(*words) == 1
+    assert command(*words, "--standard", "torch") == 0
+    assert "outside the standard" in capsys.readouterr().out
+
+
+# ---- the same as a library
+
+def test_assert_ulp():
+    x = np.float32([1, 2, np.inf, np.nan])
+    assert_ulp(x, x.astype(float), 0)
+    np.testing.assert_array_equal(ulp_error(x[:2], [1 + 2.0 ** -23, 2 - 2.0 ** -22]), [1, 2])
+    np.testing.assert_array_equal(ulp_error(x, [np.inf, 2, -np.inf, 0]), [np.inf, 0, np.inf, np.inf])
+    with pytest.raises(AssertionError, match=r"worst at \(1,\): 2.0 \(0x40000000\)"):
+        assert_ulp(x[:2], [1, 2.1], 10)
+
+
+def test_gradcheck():
+    x = np.linspace(-2, 2, 40)
+    for forward in (np.sinh, np.vectorize(math.sinh)):  # by a complex step, and by differences
+        gradcheck(forward, lambda g, v: g * np.cosh(v), x, grad_output=np.cos(x))
+        with pytest.raises(AssertionError):
+            gradcheck(forward, lambda g, v: g * np.cosh(v) * 1.001, x)
+
+
+def test_assert_invariant(rng):
+    arrays = rng.normal(size=(2, 13, 5)).astype(np.float32)
+    assert_invariant(iop.gelu_backward, arrays, threads=(1, 3), batch_cuts=(1, 6))
+    for what, f, how in (("batch cut", lambda g, x: g * x.shape[0], {"layouts": (), "batch_cuts": (1,)}),
+                         ("other bits", lambda g, x: g * x.flags.c_contiguous, {}),
+                         ("threads", lambda g, x, num_threads=1: g * num_threads, {"threads": (1, 2)})):
+        with pytest.raises(AssertionError, match=what):
+            assert_invariant(f, arrays, **how)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_special_values(dtype):
+    found = special_values(dtype)
+    info = ml_dtypes.finfo(found.dtype)
+    assert len(found) == 15
+    assert {float(v) for v in (info.max, info.smallest_normal, info.smallest_subnormal)} <= {float(v) for v in found}
+    if found.itemsize == 2:
+        assert len(every_value(dtype)) == 2 ** 16
+    else:
+        with pytest.raises(ValueError, match="16-bit"):
+            every_value(dtype)
