@@ -1,4 +1,4 @@
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, intptr_t, uintptr_t
 from libc.stdlib cimport getenv, strtol
 from libc.stdio cimport snprintf
 from libc.string cimport memcmp, memcpy, memset, strchr, strlen, strncmp
