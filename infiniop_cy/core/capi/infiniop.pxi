@@ -261,6 +261,29 @@ cdef public infiniStatus_t infiniop_elementwise_destroy(void *desc, int position
 
 # ---- convolution
 
+cdef bint is_wide(const int32_t *strides, const int32_t *dilations, int axes) noexcept nogil:
+    """Say whether the entries have 64 bits: then the second word of strides and of dilations is the upper half of the
+    first entry, 0, where narrow ones have the second entry, which is not 0. One entry reads alike, little-endian."""
+    return axes > 1 and strides[1] == 0 and dilations[1] == 0
+
+
+cdef int64_t entry_of(const void *list, int i, bint wide) noexcept nogil:
+    return (<const int64_t *>list)[i] if wide else (<const int32_t *>list)[i]
+
+
+cdef void fill_c_conv_spec(ConvSpec *spec, int axes, const void *pads, const void *strides, const void *dilations,
+                           size_t groups) noexcept nogil:
+    """Read C arrays of one entry per axis, each of 32 or of 64 bits."""
+    cdef bint wide = is_wide(<const int32_t *>strides, <const int32_t *>dilations, axes)
+    cdef int i
+    memset(spec, 0, sizeof(ConvSpec))
+    for i in range(axes):
+        spec.stride[i] = entry_of(strides, i, wide)
+        spec.before[i] = spec.after[i] = entry_of(pads, i, wide)
+        spec.dilation[i] = entry_of(dilations, i, wide)
+    spec.groups = <int64_t>groups
+
+
 cdef public infiniStatus_t infiniopCreateConvBackwardDescriptor(
         infiniopHandle_t handle, infiniopConvBackwardDescriptor_t *desc_ptr,
         infiniopTensorDescriptor_t grad_output_desc, infiniopTensorDescriptor_t input_desc,
@@ -282,12 +305,7 @@ cdef public infiniStatus_t infiniopCreateConvBackwardDescriptor(
             status = check_object(given[i], TENSOR_OBJECT)
     if status != INFINI_STATUS_SUCCESS:
         return status
-    memset(&spec, 0, sizeof(ConvSpec))
-    for i in range(min(3, (<TensorObject *>input_desc).tensor.ndim - 2)):
-        spec.stride[i] = (<ptrdiff_t *>strides)[i]
-        spec.before[i] = spec.after[i] = (<ptrdiff_t *>pads)[i]
-        spec.dilation[i] = (<ptrdiff_t *>dilations)[i]
-    spec.groups = <int64_t>n
+    fill_c_conv_spec(&spec, min(3, (<TensorObject *>input_desc).tensor.ndim - 2), pads, strides, dilations, n)
     object = <ConvObject *>new_object(CONV_OBJECT, sizeof(ConvObject))
     if object == NULL:
         return INFINI_STATUS_INTERNAL_ERROR
