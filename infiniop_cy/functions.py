@@ -221,6 +221,7 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
 
     Returns ConvGradients(grad_input, grad_weight, grad_bias), shaped like input, weight and (C_out,).
     Accumulated in float32 (float64 for float64), rounded once. Pixels of input that no window touches get 0.
+    Subnormal bfloat16 numbers may count as 0 (docs/convolution.md).
 
     Raises BadTensorDtype, BadTensorShape, BadTensorStrides, BadParam, NullPointer; after any of them, out is unchanged.
     Source: torch.ops.aten.convolution_backward, infiniopConvBackward.
