@@ -160,6 +160,8 @@ cdef public aclnnStatus aclnnLeakyReluBackwardGetWorkspaceSize(
             or executor == NULL:
         return ACLNN_ERR_PARAM_NULLPTR
     objects[OUT], objects[INPUT], objects[GRAD_OUTPUT] = out, self, gradOutput
+    if check_stack(&failure):
+        return ACLNN_ERR_RUNTIME_ERROR
     if kernels == NULL or not is_object(negativeSlope, ACL_SCALAR_OBJECT):
         return ACLNN_ERR_PARAM_INVALID
     for k in range(OPERANDS):
@@ -193,6 +195,9 @@ cdef public aclnnStatus aclnnLeakyReluBackward(void *workspace, uint64_t workspa
                                                void *stream) noexcept nogil:
     cdef ExecutorObject *object = <ExecutorObject *>executor
     cdef ExecutorObject taken
+    cdef Failure failure
+    if check_stack(&failure):
+        return ACLNN_ERR_RUNTIME_ERROR
     if executor == NULL:
         return ACLNN_ERR_PARAM_NULLPTR
     if not is_object(executor, ACL_EXECUTOR_OBJECT):

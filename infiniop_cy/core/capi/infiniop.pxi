@@ -203,6 +203,8 @@ cdef public infiniStatus_t infiniop_elementwise_create(
     memset(&spec.parameters, 0, sizeof(FormulaParameters))
     for i in range(count):
         spec.parameters.value[i] = values[i]
+    if check_stack(&failure):
+        return status_of(failure.rule)
     object = <ElementwiseObject *>new_object(ELEMENTWISE_OBJECT + position, sizeof(ElementwiseObject))
     if object == NULL:
         return INFINI_STATUS_INTERNAL_ERROR
@@ -249,7 +251,7 @@ cdef public infiniStatus_t infiniop_elementwise_calculate(
         queue.module = cuda_find_module((<Object *>desc).device_id, cuda_elementwise_module(plan.formula, plan.dtype))
         queue.stream = stream
         return cuda_status(run_elementwise_on_gpu(plan, data, (<Object *>desc).device_id, &queue))
-    status = status_of(check_addresses(plan, data, &failure))
+    status = status_of(check_stack(&failure) or check_addresses(plan, data, &failure))
     if status == INFINI_STATUS_SUCCESS:
         run_elementwise(plan, data, default_threads())
     return status
@@ -305,6 +307,8 @@ cdef public infiniStatus_t infiniopCreateConvBackwardDescriptor(
             status = check_object(given[i], TENSOR_OBJECT)
     if status != INFINI_STATUS_SUCCESS:
         return status
+    if check_stack(&failure):
+        return status_of(failure.rule)
     fill_c_conv_spec(&spec, min(3, (<TensorObject *>input_desc).tensor.ndim - 2), pads, strides, dilations, n)
     object = <ConvObject *>new_object(CONV_OBJECT, sizeof(ConvObject))
     if object == NULL:
@@ -395,7 +399,10 @@ cdef public infiniStatus_t infiniopConvBackward(
         return INFINI_STATUS_NULL_POINTER
     if on_gpu(desc):
         return run_conv_on_gpu(object, data, <char *>workspace, stream)
-    return status_of(run_conv_on(&object.plan, object.tensors, data, <char *>workspace, default_threads(), &failure))
+    if check_stack(&failure):
+        return status_of(failure.rule)
+    return status_of(run_conv_on(&object.plan, object.tensors, data, <char *>workspace, default_threads(), NULL,
+                                 &failure))
 
 
 cdef public infiniStatus_t infiniopDestroyConvBackwardDescriptor(infiniopConvBackwardDescriptor_t desc) noexcept nogil:
