@@ -206,8 +206,12 @@ def test_num_threads_precedence(monkeypatch):
 def test_num_threads_is_what_runs():
     """num_threads= over threads() over the environment over OpenMP, counted in threads that exist afterwards."""
     run_script("""
+        import time
         from infiniop_cy.core import _core
         _core.count_lateness(False)
+        def tasks():
+            time.sleep(0.05)  # a thread that has ended, such as one started to see if it can be, is listed for a moment
+            return len(os.listdir("/proc/self/task"))
         g = np.ones(2**20, np.float32)
         before = tasks()
         def count(**keywords):
