@@ -483,6 +483,12 @@ def conv_algorithms():
     return names
 
 
+cdef dict order_facts(const ConvWay *way):
+    """Collect what decides the order of every sum."""
+    return {"algorithm": way.algorithm.name.decode(), "channels": way.order.channels, "taps": way.order.taps,
+            "tile": [way.order.tile[d] for d in range(3)], "accumulate": way.order.accumulate}
+
+
 cdef dict step_facts(const ConvPlan *plan, const ConvStep *step):
     """Collect what explain() shows of one step."""
     cdef char text[512]
@@ -490,6 +496,7 @@ cdef dict step_facts(const ConvPlan *plan, const ConvStep *step):
     way.algorithm.explain(&plan.problem.sample, &way.order, &way.blocking, text, sizeof(text))
     return {"algorithm": way.algorithm.name.decode(), "how": text.decode(), "tasks": way.blocking.tasks,
             "otherwise": step.otherwise.algorithm.name.decode() if step.surveyed else None,
+            "orders": [order_facts(way)] + ([order_facts(&step.otherwise)] if step.surveyed else []),
             "gradients": [name for bit, name in ((FOR_GRAD_INPUT, "grad_input"), (FOR_GRAD_WEIGHT, "grad_weight"))
                           if step.gradients & bit],
             "phases": phase_count(&plan.problem.sample) if step.gradients & FOR_GRAD_INPUT else 1}
