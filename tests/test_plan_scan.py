@@ -36,4 +36,4 @@ def test_orders_see_neither_threads_nor_batch(part):
         expected = orders(case, case.batch, dtype, 1)
         for batch, threads in ((case.batch, rng.choice((2, 3))), (case.batch, 7), (case.batch, 64), (1, 1), (1, 64),
                                (max(1, 3 * case.batch), 3)):
-            assert orders(case, batch, dtype, threads) == expected, f"{case!r} {dtype}: batch {batch}, {threads} threads"
+            assert orders(case, batch, dtype, threads) == expected, f"{case!r} {dtype}, {batch}, {threads} threads"
