@@ -10,39 +10,14 @@
 #endif
 
 // Runs body once on each thread of a team, numbered from 0, the caller's own; returns when all have. There may be
-// fewer than asked for. The thread sanitizer does not see what OpenMP's threads wait for: for it, threads of our own.
+// fewer than asked for.
 typedef void (*TeamBody)(void *context, int thread);
 
-#if defined(__SANITIZE_THREAD__)
-struct TeamThread {
-    TeamBody body;
-    void *context;
-    int number;
-};
-static inline void *team_thread(void *thread) {
-    TeamThread *t = (TeamThread *)thread;
-    t->body(t->context, t->number);
-    return NULL;
-}
-static inline void run_region(int threads, TeamBody body, void *context) {
-    enum { MOST = 256 };
-    TeamThread team[MOST];
-    pthread_t id[MOST];
-    int started = 1;
-    for (; started < threads && started < MOST; started++) {
-        team[started] = {body, context, started};
-        if (pthread_create(&id[started], NULL, team_thread, &team[started])) break;
-    }
-    body(context, 0);
-    for (int i = 1; i < started; i++) pthread_join(id[i], NULL);
-}
-#else
 static inline void run_region(int threads, TeamBody body, void *context) {
     (void)threads;
 #pragma omp parallel num_threads(threads)
     body(context, omp_get_thread_num());
 }
-#endif
 
 // Nanoseconds since some moment.
 static inline int64_t clock_ns(void) {
