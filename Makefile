@@ -21,7 +21,7 @@ DEF := (?:cp?def (?:[^c]|c[^l])|def )[^(\n]*
 # What else changes the compiled module: another value of any of these builds it again.
 SETTINGS := $(foreach name,CC CXX CFLAGS INFINIOP_CY_OPENMP INFINIOP_CY_DEBUG INFINIOP_CY_SANITIZE,$(name)=$($(name)))
 
-.PHONY: help test demo bench bench-conv lint clean FORCE
+.PHONY: help test fuzz demo bench bench-conv lint clean FORCE
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile
@@ -35,6 +35,9 @@ ifeq ($(ARGS),)
 else
 	$(RUN) -m pytest $(ARGS)
 endif
+
+fuzz: $(VENV)/test.stamp  ## build, then random calls; ARGS='--seconds 600 --seed 7 --kinds convolution'
+	cd tests && ../$(RUN) -m fuzz $(ARGS)
 
 demo: $(VENV)/demo.stamp  ## build, then train a small network on handwritten digits with these gradients
 	$(RUN) examples/train_digits.py $(ARGS)

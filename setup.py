@@ -97,7 +97,7 @@ class BuildExtension(build_ext):
                                          extra_postargs=[*flags, "-Wl,-soname,libinfinirt.so"])
         core = self.compiler.object_filenames([s for s in extension.sources if not s.endswith("infinirt.cpp")],
                                               output_dir=self.build_temp)
-        calls = self.compile([f"{CAPI}/acl.cpp", f"{CAPI}/no_python.cpp", *self.operator_sources])
+        calls = self.compile([f"{CAPI}/acl.cpp", *self.operator_sources])
         self.compiler.link_shared_object(
             core + extension.extra_objects + calls, str(library / "libinfiniop.so"), target_lang="c++",
             libraries=["infinirt"], library_dirs=[str(library)],

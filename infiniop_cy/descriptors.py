@@ -99,6 +99,7 @@ class ConvBackwardDescriptor(OperatorDescriptor):
         """Compute on arrays or addresses; a gradient that is None is left out.
 
         workspace: at least workspace_size bytes, else InsufficientWorkspace. No output may overlap anything.
+        An exception of a signal handler ends a long call early, and leaves the outputs incomplete.
         stream: as for the elementwise descriptors.
         """
         log(self.operator, grad_input=grad_input, grad_weight=grad_weight, grad_bias=grad_bias, grad_output=grad_output,

@@ -221,8 +221,10 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
 
     Returns ConvGradients(grad_input, grad_weight, grad_bias), shaped like input, weight and (C_out,).
     Accumulated in float32 (float64 for float64), rounded once. Pixels of input that no window touches get 0.
+    Subnormal bfloat16 numbers may count as 0 (docs/convolution.md).
 
     Raises BadTensorDtype, BadTensorShape, BadTensorStrides, BadParam, NullPointer; after any of them, out is unchanged.
+    An exception of a signal handler, such as KeyboardInterrupt, ends a long call early; out is then incomplete.
     Source: torch.ops.aten.convolution_backward, infiniopConvBackward.
     """
     for name, value in (("grad_output", grad_output), ("input", input), ("weight", weight)):

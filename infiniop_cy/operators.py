@@ -35,6 +35,8 @@ class Row:
     notes: str = ""
     kinks: tuple[float, ...] = ()  # where the forward has no derivative
     zeros: tuple[float, ...] = ()  # where the derivative changes sign, and its error is bounded absolutely
+    # How published C clients spell its name, and the formula that they mean by it.
+    spellings: tuple[tuple[str, str], ...] = ()
 
 
 ROWS = (
@@ -42,7 +44,8 @@ ROWS = (
         forward=lambda m, x: x if x > 0 else 0 * x,
         source="torch.relu",
         notes="A NaN x passes g. At x <= 0 the result is 0 whatever g is, inf and NaN included.",
-        kinks=(0.0,)),
+        kinks=(0.0,),
+        spellings=(("ReLUBackward", "relu_backward"), ("ReluBackWard", "relu_backward"))),
     Row("gelu_backward", "g * (Phi(x) + x*phi(x))",
         forward=lambda m, x, approximate="none": (
             x * m.erfc(-x / m.sqrt(2)) / 2 if approximate == "none"
@@ -57,7 +60,8 @@ ROWS = (
             choices={"none": "gelu_backward", "tanh": "gelu_tanh_backward"}),),
         notes="x = +inf gives g and x = -inf gives 0, the limits (torch: NaN). The tails keep relative accuracy.\n"
               "    The infiniop document prints the tanh form without the 1 in (1 + tanh(u))/2, which is wrong.",
-        zeros=(-0.7518, -0.7525)),
+        zeros=(-0.7518, -0.7525),
+        spellings=(("GeLUBackward", "gelu_tanh_backward"), ("GeluBackWard", "gelu_tanh_backward"))),
     Row("leaky_relu_backward", "x > 0 ? g : g*negative_slope",
         forward=lambda m, x, negative_slope=0.01, self_is_result=False: x if x > 0 else x * negative_slope,
         source="torch.nn.functional.leaky_relu, aclnnLeakyReluBackward",

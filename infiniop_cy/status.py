@@ -27,7 +27,7 @@ class InfiniopError(Exception):
 
 
 class InternalError(InfiniopError, RuntimeError):
-    """A driver or compiler failed; its own text is in the message."""
+    """A driver or compiler failed; its own text is in the message. Or the thread has too little stack."""
 
 
 class NotImplementedOperator(InfiniopError, NotImplementedError):
@@ -106,6 +106,7 @@ EXCEPTIONS = {
 # One per Rule of core/base/status.pxi. {arg}, {against}: names of arguments, each with .shape, .dtype and .strides
 # (of_arg, of_against); axis, got, expected: numbers; constraint: from the operator's row, or a reason of the core.
 MESSAGES = {
+    "STACK_TOO_SMALL": "this thread has {got} bytes of stack left, expected {expected} (threading.stack_size sets it)",
     "PARAMETERS_CONTRADICT": "{constraint}",
     "PARTIAL_OVERLAP": "{arg} overlaps {against} without being the same, expected the same memory and layout, "
                        "or none in common",

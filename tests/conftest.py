@@ -63,6 +63,11 @@ def pytest_configure(config):
             setattr(iop, name, device_mirror.MirroredFunction(getattr(iop, name)))
 
 
+def pytest_sessionstart():
+    from infiniop_cy.core import _core
+    _core.count_lateness(False)  # so that calls on several threads are that, however busy the machine is
+
+
 def pytest_ignore_collect(collection_path, config):
     on_cpu = config.getoption("--device") == "cpu"
     if collection_path == HERE / "cuda":

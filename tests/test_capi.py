@@ -1,5 +1,6 @@
 """The C API through ctypes, as a client sees it: the same bits as the functions, and every status."""
 import ctypes
+import os
 import pathlib
 import re
 import shutil
@@ -399,6 +400,45 @@ def test_aclnn_statuses(library):
     assert library.aclnnLeakyReluBackward(None, ctypes.c_uint64(0), None, None) == NULL
     empty = np.ones((0, 3), np.float32)
     assert run(g=acl_tensor(library, empty), x=acl_tensor(library, empty), out=acl_tensor(library, empty)) == 0
+
+
+def test_aclnn_executor_that_is_not_run(library):
+    a = acl_tensor(library, np.ones(3, np.float32))
+    size, executor = ctypes.c_uint64(9), P()
+    assert library.aclnnLeakyReluBackwardGetWorkspaceSize(
+        a, a, acl_scalar(library, 0.1), ctypes.c_bool(False), a, ctypes.byref(size), ctypes.byref(executor)) == 0
+    destroy = library.aclDestroyAclOpExecutor
+    assert [destroy(executor), destroy(executor), destroy(None), destroy(a)] == [0, INVALID, NULL, INVALID]
+    assert library.aclnnLeakyReluBackward(None, size, executor, None) == INVALID
+
+
+@pytest.mark.parametrize("dtype", [2, 0, 17], ids=["int8", "float32", "complex128"])
+@pytest.mark.parametrize("offset", [-2**63, 2**63 - 1, -2**62, -2**47])
+def test_aclnn_offsets_beyond_all_addresses(dtype, offset, library):
+    """They are refused, not added to a pointer."""
+    library.aclCreateTensor.restype = P
+    one = (ctypes.c_int64 * 1)(1)
+    assert library.aclCreateTensor(one, ctypes.c_uint64(1), dtype, None, ctypes.c_int64(offset), 2, None,
+                                   ctypes.c_uint64(0), address(np.ones(2))) is None
+
+
+def test_no_such_instruction_set():
+    """Without kernels no C call crashes: a handle and a scalar, which all others need, are refused."""
+    code = f"""
+import ctypes
+library = ctypes.CDLL({infini_root() + "/lib/libinfiniop.so"!r})
+P = ctypes.c_void_p
+library.aclCreateScalar.restype = library.aclCreateTensor.restype = P
+handle, executor, one, data = P(), P(), (ctypes.c_int64 * 1)(1), (ctypes.c_double * 1)(1)
+assert library.infiniopCreateHandle(ctypes.byref(handle)) == {S.DEVICE_ARCHITECTURE_NOT_SUPPORTED:d}
+t = P(library.aclCreateTensor(one, ctypes.c_uint64(1), 0, None, ctypes.c_int64(0), 2, None, ctypes.c_uint64(0), data))
+for dtype in range(-1, 30):
+    assert library.aclCreateScalar(data, dtype) is None
+assert library.aclnnLeakyReluBackwardGetWorkspaceSize(t, t, t, True, t, one, ctypes.byref(executor)) == {INVALID}
+assert library.aclDestroyTensor(t) == 0
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, env=os.environ | {"INFINIOP_CY_ISA": "none such"})
+    assert done.returncode == 0
 
 
 # ---- headers, symbols, prototypes

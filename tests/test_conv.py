@@ -597,3 +597,40 @@ def test_workspace_too_small(case, rng):
         with pytest.raises(iop.InsufficientWorkspace, match=str(op.workspace_size)):
             calculate(op, workspace, *outs, *data)
     check_same(outs, before)
+
+
+# ---- bfloat16's subnormals
+
+def within(value, low, high):
+    return ((low <= value) & (value <= high)).all()
+
+
+@pytest.mark.parametrize(("channels", "size", "kernel"), [(8, 12, 3), (8, 30, 1), (32, 9, 3), (64, 20, 3), (1, 6, 3)])
+def test_bfloat16_subnormals_count_as_themselves_or_as_zero(channels, size, kernel):
+    """The bfloat16 products of AMX and AVX512_BF16 know no subnormals: with them, and only with them, a product may be
+    0 where its factor is one, and nothing in between. 8 channels of 1e-39 times 1e30 are 8e-9, or 0."""
+    case = ConvCase("", 2, 1, channels, channels, (size, size), (kernel, kernel))
+    for subnormal in range(3):
+        data = [np.full(shape, 1e-39 if i == subnormal else 1e30, dtype_of("bfloat16"))
+                for i, shape in enumerate(case.shapes)]
+        if subnormal:
+            data[0] = np.full(case.shapes[0], 1, dtype_of("bfloat16"))
+        for algorithm, _, got in by_each_algorithm(lambda mask, data=data: conv(case, data, output_mask=mask)):
+            for name, value, expected in zip(GRADIENTS[:2], got, reference_conv_backward(*data, *case.geometry)):
+                if value is None or expected.max() < 1e-30:
+                    continue  # of ordinary numbers that underflow
+                value = value.astype(float)
+                kept = within(value, expected * 0.99, expected * 1.01)
+                assert kept or within(value, 0, 0), f"{algorithm} {name}"
+                assert kept or ISA in ("amx", "avx512"), f"{algorithm} {name}"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_other_subnormals_count_as_themselves(dtype):
+    smallest = np.finfo(dtype).smallest_subnormal
+    case = ConvCase("", 2, 1, 32, 32, (9, 9), (3, 3))
+    g, x, w = (np.full(shape, value, dtype) for shape, value in zip(case.shapes, (smallest, 8, 8)))
+    for algorithm, _, got in by_each_algorithm(lambda mask: conv(case, (g, x, w), output_mask=mask)):
+        for name, value, expected in zip(GRADIENTS, got, reference_conv_backward(g, x, w, *case.geometry)):
+            if value is not None:
+                np.testing.assert_array_equal(value.astype(float), expected, f"{algorithm} {name}")

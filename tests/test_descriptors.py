@@ -57,6 +57,28 @@ def test_broadcast_by_strides(case, handle, rng):
     assert same_bits(out, case(g, x))
 
 
+@each_case
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0, 3), (0,)], ids=str)
+def test_no_elements(case, shape, handle):
+    """NumPy gives arrays without elements stride 0, or any other: it says nothing about them."""
+    a = np.zeros(shape, np.float32)
+    for t in (iop.TensorDescriptor(shape, "float32"), iop.TensorDescriptor.from_array(a),
+              iop.TensorDescriptor(shape, "float32", (7,) * len(shape))):
+        with CLASS_OF[case.row.name](handle, t, t, t, **case.parameters) as op:
+            for array in (a, np.lib.stride_tricks.as_strided(a, strides=(0,) * len(shape))):
+                calculate(op, None, array.copy(), a, array)
+
+
+def test_convolution_of_no_samples(handle):
+    g, x, w = np.zeros((0, 4, 6, 6), np.float32), np.zeros((0, 3, 8, 8), np.float32), np.ones((4, 3, 3, 3), np.float32)
+    bias = np.ones(4, np.float32)
+    tensors = [iop.TensorDescriptor(a.shape, "float32") for a in (g, x, w, bias)]
+    outs = [np.ones_like(a) for a in (x, w, bias)]
+    with iop.ConvBackwardDescriptor(handle, *tensors, 0, 1, 1, 1) as op:
+        calculate(op, iop.empty_workspace(handle, op.workspace_size), *outs, g, x, w)
+    assert not any(out.any() for out in outs)
+
+
 def test_one_descriptor_from_many_threads(handle, rng):
     t = iop.TensorDescriptor((300, 201), "float32")
     op = iop.GeluBackwardDescriptor(handle, t, t, t)

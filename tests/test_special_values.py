@@ -72,6 +72,17 @@ def test_gelu_tail_keeps_relative_accuracy(x, expected):
     assert got == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("operator", sorted({row[0] for row in TABLE}))
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("step", [1, 2])
+def test_nan_is_nan_of_whichever_sign(dtype, operator, accumulate, step):
+    """Where two NaN meet, processors keep the one or the other: the sign is not promised, by position or by layout."""
+    nan = np.array([NAN, -NAN] * 34)[:67].astype(dtype_of(dtype))
+    out = np.full(67 * step, -NAN, dtype_of(dtype))[::step]
+    assert np.isnan(getattr(iop, operator)(nan, nan, out=out, accumulate=accumulate).astype(float)).all()
+
+
 def test_leaky_slope_stays_in_compute_precision():
     """A slope rounded to bfloat16 would be 0.01001 and give 1.2812."""
     import ml_dtypes

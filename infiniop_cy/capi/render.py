@@ -31,6 +31,15 @@ def _fields(position, row):
     return fields
 
 
+def _form(row, formula):
+    """Which form of the operator a formula is, in words; nothing where there is but one."""
+    for parameter in row.parameters:
+        for value, name in (parameter.choices or {}).items():
+            if name == formula:
+                return f', with {parameter.name} = "{value}"'
+    return ""
+
+
 def render(rows, capi, sources):
     """Write capi/include/infiniop.h, its infiniop/ops/<name>.h, capi/infiniop.pxd and sources/<name>.cpp; returns the
     sources' paths."""
@@ -38,12 +47,17 @@ def render(rows, capi, sources):
     written, declarations = [], ""
     for position, row in enumerate(rows):
         fields = _fields(position, row)
-        header, source = ("", "")
+        header, source, spelled, spelled_source = "", "", "", ""
         if "choice" in fields:
             header, source = _template("variant.h.in").format(**fields), _template("variant.cpp.in").format(**fields)
-        _write(include / "infiniop/ops" / f"{row.name}.h", _template("operator.h.in").format(variants=header, **fields))
+        for spelling, formula in row.spellings:
+            meant = fields | {"spelling": spelling, "formula": formula, "form": _form(row, formula)}
+            spelled += _template("spelling.h.in").format(**meant)
+            spelled_source += _template("spelling.cpp.in").format(**meant)
+        _write(include / "infiniop/ops" / f"{row.name}.h",
+               _template("operator.h.in").format(variants=header, spellings=spelled, **fields))
         path = sources / f"{row.name}.cpp"
-        _write(path, _template("operator.cpp.in").format(variants=source, **fields))
+        _write(path, _template("operator.cpp.in").format(variants=source, spellings=spelled_source, **fields))
         written.append(path)
         declarations += _template("operator.pxd.in").format(**fields)
         if "choice" in fields:

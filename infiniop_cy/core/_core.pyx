@@ -1,6 +1,6 @@
 # distutils: language = c++
 # cython: language_level=3, wraparound=False, cdivision=True
-# cython: freethreading_compatible=True, embedsignature=True
+# cython: embedsignature=True
 """The core: nogil Cython over C structs, then the Python objects that call it.
 
 One module out of one file per idea, so that every call is direct and inlinable and the whole is one
@@ -15,6 +15,7 @@ include "base/status.pxi"           # rules, and how a failure is carried
 include "base/tensor.pxi"           # a strided view; checked sizes; extents
 include "base/overlap.pxi"          # do two views share memory
 include "base/threads.pxi"          # how many threads, and why
+include "base/team.pxi"             # what they share, and how late they are
 
 include "elementwise/problem.pxi"   # what all elementwise operators are asked, and the rules of it
 include "elementwise/tiles.pxi"     # operands that lie across the output
@@ -55,6 +56,7 @@ include "capi/infiniop.pxi"         # the infiniop C functions
 include "capi/aclnn.pxi"            # the aclnn C functions
 
 include "python/errors.pxi"         # failures as exceptions
+include "python/interrupt.pxi"        # signals during long calls
 include "python/arrays.pxi"         # NumPy arrays to tensors and back
 include "python/dlpack.pxi"         # device arrays of other libraries
 include "cuda/calls.pxi"            # device memory as Python sees it, and kernels when first needed

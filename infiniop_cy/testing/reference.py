@@ -8,7 +8,7 @@ import numpy as np
 FORMATS = {"float16": (11, -14), "bfloat16": (8, -126), "float32": (24, -126), "float64": (53, -1022)}
 
 # (ulp anywhere, or absolute error over |g| within NEAR of a zero of the derivative)
-TOLERANCES = {"float16": (1, 0), "bfloat16": (1, 0), "float32": (4, 1e-7), "float64": (16, 1e-15)}
+TOLERANCES = {"float16": (1, 0), "bfloat16": (1, 0), "float32": (4, 1e-7), "float64": (16, 2e-17)}
 NEAR = 0.3
 
 

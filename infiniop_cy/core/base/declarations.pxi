@@ -1,8 +1,8 @@
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, intptr_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport getenv, strtol
 from libc.stdio cimport snprintf
 from libc.string cimport memcmp, memcpy, memset, strchr, strlen, strncmp
-from cython.parallel cimport prange
 cimport cython
 
 
@@ -164,7 +164,6 @@ cdef extern from "base/support.h" nogil:
     const char *compiler_name()
     int openmp_version()
     int omp_get_max_threads()
-    int omp_get_thread_num()
     int in_forked_child
     uint64_t enter_float_state()
     void leave_float_state(uint64_t saved)

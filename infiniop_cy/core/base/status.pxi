@@ -2,6 +2,7 @@
 # message of each, keyed by these names.
 cpdef enum Rule:
     PASSED = 0
+    STACK_TOO_SMALL = 101
     PARAMETERS_CONTRADICT = 301
     PARTIAL_OVERLAP = 302
     STRIDE_NOT_POSITIVE = 303

@@ -78,14 +78,17 @@ cdef public aclTensor *aclCreateTensor(
         aclFormat format, const int64_t *storageDims, uint64_t storageDimsNum, void *tensorData) noexcept nogil:
     cdef Tensor tensor
     cdef TensorObject *object
-    cdef int64_t bytes
+    cdef int64_t bytes, address
     if fill_c_tensor(&tensor, viewDimsNum, <const size_t *>viewDims, <const ptrdiff_t *>stride,
                      dtype_of_acl(<int>dataType)) != INFINI_STATUS_SUCCESS:
         return NULL
-    if mul_overflows(offset, itemsize_of(tensor.dtype), &bytes):
+    if mul_overflows(offset, itemsize_of(tensor.dtype), &bytes) \
+            or add_overflows(<int64_t><intptr_t>tensorData, bytes, &address):
         return NULL
     if tensorData != NULL:
-        tensor.data = <char *>tensorData + bytes
+        if address <= 0:  # no address of a user's memory has the upper bit
+            return NULL
+        tensor.data = <char *><intptr_t>address
     object = <TensorObject *>new_object(ACL_TENSOR_OBJECT, sizeof(TensorObject))
     if object != NULL:
         object.tensor = tensor
@@ -106,7 +109,7 @@ cdef public aclScalar *aclCreateScalar(void *value, aclDataType dataType) noexce
     cdef ScalarObject *object
     cdef double number
     cdef int dtype = dtype_of_acl(<int>dataType)
-    if value == NULL:
+    if value == NULL or kernels == NULL:  # INFINIOP_CY_ISA names what this CPU cannot run
         return NULL
     if is_floating(dtype):
         kernels.convert[dtype][DTYPE_F64](<char *>value, 0, <char *>&number, 0, 1)
@@ -157,6 +160,8 @@ cdef public aclnnStatus aclnnLeakyReluBackwardGetWorkspaceSize(
             or executor == NULL:
         return ACLNN_ERR_PARAM_NULLPTR
     objects[OUT], objects[INPUT], objects[GRAD_OUTPUT] = out, self, gradOutput
+    if check_stack(&failure):
+        return ACLNN_ERR_RUNTIME_ERROR
     if kernels == NULL or not is_object(negativeSlope, ACL_SCALAR_OBJECT):
         return ACLNN_ERR_PARAM_INVALID
     for k in range(OPERANDS):
@@ -190,6 +195,9 @@ cdef public aclnnStatus aclnnLeakyReluBackward(void *workspace, uint64_t workspa
                                                void *stream) noexcept nogil:
     cdef ExecutorObject *object = <ExecutorObject *>executor
     cdef ExecutorObject taken
+    cdef Failure failure
+    if check_stack(&failure):
+        return ACLNN_ERR_RUNTIME_ERROR
     if executor == NULL:
         return ACLNN_ERR_PARAM_NULLPTR
     if not is_object(executor, ACL_EXECUTOR_OBJECT):
@@ -199,3 +207,7 @@ cdef public aclnnStatus aclnnLeakyReluBackward(void *workspace, uint64_t workspa
         return ACLNN_ERR_PARAM_INVALID
     run_elementwise(&taken.plan, taken.data, default_threads())
     return ACLNN_SUCCESS
+
+
+cdef public aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor) noexcept nogil:
+    return acl_status(destroy(executor, ACL_EXECUTOR_OBJECT, sizeof(ExecutorObject)))

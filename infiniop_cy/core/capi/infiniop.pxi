@@ -203,6 +203,8 @@ cdef public infiniStatus_t infiniop_elementwise_create(
     memset(&spec.parameters, 0, sizeof(FormulaParameters))
     for i in range(count):
         spec.parameters.value[i] = values[i]
+    if check_stack(&failure):
+        return status_of(failure.rule)
     object = <ElementwiseObject *>new_object(ELEMENTWISE_OBJECT + position, sizeof(ElementwiseObject))
     if object == NULL:
         return INFINI_STATUS_INTERNAL_ERROR
@@ -249,7 +251,7 @@ cdef public infiniStatus_t infiniop_elementwise_calculate(
         queue.module = cuda_find_module((<Object *>desc).device_id, cuda_elementwise_module(plan.formula, plan.dtype))
         queue.stream = stream
         return cuda_status(run_elementwise_on_gpu(plan, data, (<Object *>desc).device_id, &queue))
-    status = status_of(check_addresses(plan, data, &failure))
+    status = status_of(check_stack(&failure) or check_addresses(plan, data, &failure))
     if status == INFINI_STATUS_SUCCESS:
         run_elementwise(plan, data, default_threads())
     return status
@@ -260,6 +262,29 @@ cdef public infiniStatus_t infiniop_elementwise_destroy(void *desc, int position
 
 
 # ---- convolution
+
+cdef bint is_wide(const int32_t *strides, const int32_t *dilations, int axes) noexcept nogil:
+    """Say whether the entries have 64 bits: then the second word of strides and of dilations is the upper half of the
+    first entry, 0, where narrow ones have the second entry, which is not 0. One entry reads alike, little-endian."""
+    return axes > 1 and strides[1] == 0 and dilations[1] == 0
+
+
+cdef int64_t entry_of(const void *list, int i, bint wide) noexcept nogil:
+    return (<const int64_t *>list)[i] if wide else (<const int32_t *>list)[i]
+
+
+cdef void fill_c_conv_spec(ConvSpec *spec, int axes, const void *pads, const void *strides, const void *dilations,
+                           size_t groups) noexcept nogil:
+    """Read C arrays of one entry per axis, each of 32 or of 64 bits."""
+    cdef bint wide = is_wide(<const int32_t *>strides, <const int32_t *>dilations, axes)
+    cdef int i
+    memset(spec, 0, sizeof(ConvSpec))
+    for i in range(axes):
+        spec.stride[i] = entry_of(strides, i, wide)
+        spec.before[i] = spec.after[i] = entry_of(pads, i, wide)
+        spec.dilation[i] = entry_of(dilations, i, wide)
+    spec.groups = <int64_t>groups
+
 
 cdef public infiniStatus_t infiniopCreateConvBackwardDescriptor(
         infiniopHandle_t handle, infiniopConvBackwardDescriptor_t *desc_ptr,
@@ -282,12 +307,9 @@ cdef public infiniStatus_t infiniopCreateConvBackwardDescriptor(
             status = check_object(given[i], TENSOR_OBJECT)
     if status != INFINI_STATUS_SUCCESS:
         return status
-    memset(&spec, 0, sizeof(ConvSpec))
-    for i in range(min(3, (<TensorObject *>input_desc).tensor.ndim - 2)):
-        spec.stride[i] = (<ptrdiff_t *>strides)[i]
-        spec.before[i] = spec.after[i] = (<ptrdiff_t *>pads)[i]
-        spec.dilation[i] = (<ptrdiff_t *>dilations)[i]
-    spec.groups = <int64_t>n
+    if check_stack(&failure):
+        return status_of(failure.rule)
+    fill_c_conv_spec(&spec, min(3, (<TensorObject *>input_desc).tensor.ndim - 2), pads, strides, dilations, n)
     object = <ConvObject *>new_object(CONV_OBJECT, sizeof(ConvObject))
     if object == NULL:
         return INFINI_STATUS_INTERNAL_ERROR
@@ -377,7 +399,10 @@ cdef public infiniStatus_t infiniopConvBackward(
         return INFINI_STATUS_NULL_POINTER
     if on_gpu(desc):
         return run_conv_on_gpu(object, data, <char *>workspace, stream)
-    return status_of(run_conv_on(&object.plan, object.tensors, data, <char *>workspace, default_threads(), &failure))
+    if check_stack(&failure):
+        return status_of(failure.rule)
+    return status_of(run_conv_on(&object.plan, object.tensors, data, <char *>workspace, default_threads(), NULL,
+                                 &failure))
 
 
 cdef public infiniStatus_t infiniopDestroyConvBackwardDescriptor(infiniopConvBackwardDescriptor_t desc) noexcept nogil:

@@ -56,6 +56,7 @@ ctypedef struct ConvRun:
     const Blocking *blocking
     int gradients          # FOR_... that are wanted now
     bint nonfinite         # some prepare found inf or NaN
+    Interrupt *interrupt   # NULL: the run cannot be stopped
     char *shared
 
 
@@ -95,6 +96,11 @@ cdef void book(Scratch *scratch, int name, int64_t count, int64_t item) noexcept
         return
     scratch.size[name] = round_up(bytes, CONV_ALIGN)
     scratch.bytes += scratch.size[name] + SCRATCH_CANARY
+
+
+cdef inline bint is_stopped(const ConvRun *run) noexcept nogil:
+    """Say whether the caller no longer wants the results: for loops in a task that may take more than milliseconds."""
+    return run.interrupt != NULL and must_stop(run.interrupt)
 
 
 cdef inline char *shared_piece(const ConvRun *run, int name) noexcept nogil:

@@ -134,7 +134,7 @@ cdef bint next_amx_tile(const ConvRun *run, const AmxOutputTiles *tiles, int64_t
     cdef InputBlock before = block[0]
     cdef Box next
     output_size(run.sample, size)
-    if not nth_tile(&tiles.tiling, run.problem.batch, size, number, tile):
+    if is_stopped(run) or not nth_tile(&tiles.tiling, run.problem.batch, size, number, tile):
         return False
     amx_input_block(run.sample, tile.extent, tile.samples, block)
     fresh[0] = number == 0 or memcmp(&before, block, sizeof(InputBlock)) != 0

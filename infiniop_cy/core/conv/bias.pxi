@@ -63,7 +63,7 @@ cdef void add_sample_bias(const ConvRun *run, int64_t n, const BiasShare *share)
     cdef Box tile
     output_size(run.sample, size)
     one_sample_tiling(run.order.tile, &tiling)
-    while nth_tile(&tiling, 1, size, number, &tile):
+    while not is_stopped(run) and nth_tile(&tiling, 1, size, number, &tile):
         tile.n = n
         add_bias(run.problem, &tile, share)
         number += 1

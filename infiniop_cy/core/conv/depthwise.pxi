@@ -191,7 +191,7 @@ cdef void run_samples(LaneTask *t, const BiasShare *bias, char *natural) noexcep
     if t.of_input:
         load_lane_weights(t, natural)
     for n in range(t.run.problem.batch):
-        for number in range(t.own.tiles):
+        for number in range(0 if is_stopped(t.run) else t.own.tiles):
             begin_tile(t, n, number)
             run_stencils(t, t.products)
             if t.of_weight:

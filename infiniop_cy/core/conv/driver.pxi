@@ -28,6 +28,7 @@ ctypedef struct ConvStep:
 
 ctypedef struct ConvPlan:
     ConvProblem problem
+    int64_t work           # multiplications of a gradient, about
     int threads            # as many as pay; the workspace has room for them
     int count
     ConvStep steps[MAX_STEPS]
@@ -117,18 +118,17 @@ cdef int choose_algorithm(const SampleGeometry *sample, const char *forced, int 
 
 # ---- planning
 
-cdef int worthwhile_threads(const ConvProblem *problem, int threads) noexcept nogil:
-    """Count one thread for every CONV_WORK multiplications: waking threads costs microseconds, and milliseconds on a
-    busy machine. An output element of few multiplications counts as CONV_MIN_WORK: moving it takes that long."""
+cdef int64_t conv_work(const ConvProblem *problem) noexcept nogil:
+    """Count the multiplications of one gradient. An output element of few counts as CONV_MIN_WORK: moving it takes that
+    long."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t work = problem.batch * sample.pixels_out  # fits: it counts elements of one channel
     cdef int64_t each, weights
     if mul_overflows(sample.cin, sample.taps, &each) or mul_overflows(work, sample.groups * sample.cout, &work) \
             or mul_overflows(each, CONV_WEIGHT_WORK * sample.groups * sample.cout, &weights) \
             or mul_overflows(work, max(<int64_t>CONV_MIN_WORK, each), &work):
-        return threads
-    work = max(work, weights)
-    return <int>max(<int64_t>1, min(<int64_t>threads, work // CONV_WORK))
+        return INT64_MAX
+    return max(work, weights)
 
 
 cdef void set_instruction_set(SampleGeometry *sample) noexcept nogil:
@@ -194,7 +194,9 @@ cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan
     plan.count = 0
     plan.survey_bytes = plan.shared_bytes = plan.thread_bytes = 0
     set_instruction_set(&plan.problem.sample)
-    plan.threads = worthwhile_threads(problem, threads)
+    plan.work = conv_work(problem)
+    # One thread for every CONV_WORK: waking threads costs microseconds.
+    plan.threads = <int>max(<int64_t>1, min(<int64_t>threads, plan.work // CONV_WORK))
     memset(&input_order, 0, sizeof(SumOrder))
     memset(&weight_order, 0, sizeof(SumOrder))
     if check_forced(forced, failure):
@@ -233,6 +235,17 @@ cdef int wanted_gradients(const ConvProblem *problem) noexcept nogil:
         | (FOR_GRAD_BIAS if problem.view[CONV_GRAD_BIAS].data != NULL else 0)
 
 
+# A call: the addresses, the workspace, what the survey found.
+ctypedef struct ConvCall:
+    const ConvPlan *plan
+    const ConvProblem *problem
+    const char *outside    # [grad_output, input][sample][piece]; NULL if there was no survey
+    char *shared
+    char *scratch
+    int threads
+    Interrupt *interrupt   # NULL: it cannot be stopped
+
+
 cdef bint run_unit(const ConvRun *run, const ConvAlgorithm *algorithm, int64_t number, bint prepare,
                    char *scratch) noexcept nogil:
     """Run one unit, a part of what the tasks share (prepare) or a task; return whether it found inf or NaN."""
@@ -248,18 +261,37 @@ cdef bint run_unit(const ConvRun *run, const ConvAlgorithm *algorithm, int64_t n
     return nonfinite
 
 
-cdef bint run_units(const ConvRun *run, const ConvAlgorithm *algorithm, bint prepare, char *scratch,
-                    int64_t scratch_bytes, int threads) noexcept nogil:
-    """Run all units, shared among the threads; return whether one of them found inf or NaN."""
-    cdef int64_t count = run.blocking.prepares if prepare else run.blocking.tasks, i
-    cdef int nonfinite = 0
-    if threads == 1 or count == 1:  # no OpenMP region at all: a forked child must not enter one
-        for i in range(count):
-            nonfinite |= run_unit(run, algorithm, i, prepare, scratch)
-        return nonfinite
-    for i in prange(count, schedule="dynamic", chunksize=max(1, min(4, count // (8 * threads))), num_threads=threads):
-        nonfinite |= run_unit(run, algorithm, i, prepare, scratch + omp_get_thread_num() * scratch_bytes)
+# What a team shares of one run: some of its units.
+ctypedef struct ConvUnits:
+    const ConvRun *run
+    const ConvAlgorithm *algorithm
+    bint prepare
+    char *scratch
+    int64_t scratch_bytes
+
+
+cdef bint run_some_units(const void *context, int64_t first, int64_t stop, int thread) noexcept nogil:
+    """Run units first to stop - 1 with one thread's scratch; return whether one of them found inf or NaN."""
+    cdef const ConvUnits *units = <const ConvUnits *>context
+    cdef char *scratch = units.scratch + thread * units.scratch_bytes
+    cdef bint nonfinite = False
+    cdef int64_t i
+    for i in range(first, stop):
+        nonfinite |= run_unit(units.run, units.algorithm, i, units.prepare, scratch)
     return nonfinite
+
+
+cdef bint run_units(const ConvCall *call, const ConvRun *run, const ConvAlgorithm *algorithm,
+                    bint prepare) noexcept nogil:
+    """Run all units, shared among the threads; return whether one of them found inf or NaN."""
+    cdef ConvUnits units
+    cdef TeamWork work
+    units.run, units.algorithm, units.prepare = run, algorithm, prepare
+    units.scratch, units.scratch_bytes = call.scratch, call.plan.thread_bytes
+    work.units, work.context, work.interrupt = run_some_units, &units, call.interrupt
+    work.count = run.blocking.prepares if prepare else run.blocking.tasks
+    work.step = max(<int64_t>1, min(<int64_t>4, work.count // (8 * call.threads)))
+    return run_team(&work, call.threads, 1)
 
 
 cdef bint is_empty(const ConvProblem *problem, int gradients) noexcept nogil:
@@ -272,29 +304,19 @@ cdef bint is_empty(const ConvProblem *problem, int gradients) noexcept nogil:
     return sample.cin == 0 or sample.cout == 0
 
 
-# A call: the addresses, the workspace, what the survey found.
-ctypedef struct ConvCall:
-    const ConvPlan *plan
-    const ConvProblem *problem
-    const char *outside    # [grad_output, input][sample][piece]; NULL if there was no survey
-    char *shared
-    char *scratch
-    int threads
-
-
 cdef bint prepare_way(const ConvCall *call, const ConvProblem *problem, const ConvWay *way, int gradients,
                       ConvRun *run) noexcept nogil:
     """Begin a run: prepare what the tasks share; return whether inf or NaN (or numbers out of bounds) were found."""
     run.problem, run.sample, run.order, run.blocking = problem, &problem.sample, &way.order, &way.blocking
-    run.gradients, run.shared, run.nonfinite = gradients, call.shared, False
+    run.gradients, run.shared, run.nonfinite, run.interrupt = gradients, call.shared, False, call.interrupt
     put_canaries(&way.blocking.shared, call.shared)
-    run.nonfinite = run_units(run, &way.algorithm, True, call.scratch, call.plan.thread_bytes, call.threads)
+    run.nonfinite = run_units(call, run, &way.algorithm, True)
     return run.nonfinite
 
 
 cdef void finish_way(const ConvCall *call, const ConvWay *way, const ConvRun *run) noexcept nogil:
     """Run the tasks of a run that was prepared."""
-    run_units(run, &way.algorithm, False, call.scratch, call.plan.thread_bytes, call.threads)
+    run_units(call, run, &way.algorithm, False)
     check_canaries(&way.blocking.shared, call.shared)
 
 
@@ -367,18 +389,30 @@ cdef void run_surveyed(const ConvCall *call, const ConvStep *step, int gradients
         n += count
 
 
-cdef void survey(const ConvCall *call, bint of_input, char *found) noexcept nogil:
+# What a team shares of a survey.
+ctypedef struct Survey:
+    const ConvProblem *problem
+    char *found
+
+
+cdef bint survey_pieces(const void *context, int64_t first, int64_t stop, int thread) noexcept nogil:
+    """Look at pieces first to stop - 1: those of grad_output, then those of input."""
+    cdef const Survey *survey = <const Survey *>context
+    cdef int64_t all = survey.problem.batch * SURVEY_PIECES, i
+    for i in range(first, stop):
+        survey.found[i] = piece_outside(survey.problem, CONV_INPUT if i >= all else CONV_GRAD_OUTPUT,
+                                        i % all // SURVEY_PIECES, i % SURVEY_PIECES)
+    return False
+
+
+cdef void run_survey(const ConvCall *call, bint of_input, char *found) noexcept nogil:
     """Look for numbers out of bounds in grad_output and, if asked, input."""
-    cdef const ConvProblem *problem = call.problem
-    cdef int64_t all = problem.batch * SURVEY_PIECES, count = 2 * all if of_input else all, i
-    if call.threads == 1:
-        for i in range(count):
-            found[i] = piece_outside(problem, CONV_INPUT if i >= all else CONV_GRAD_OUTPUT, i % all // SURVEY_PIECES,
-                                     i % SURVEY_PIECES)
-        return
-    for i in prange(count, schedule="dynamic", chunksize=4, num_threads=call.threads):
-        found[i] = piece_outside(problem, CONV_INPUT if i >= all else CONV_GRAD_OUTPUT, i % all // SURVEY_PIECES,
-                                 i % SURVEY_PIECES)
+    cdef Survey survey
+    cdef TeamWork work
+    survey.problem, survey.found = call.problem, found
+    work.units, work.context, work.interrupt = survey_pieces, &survey, call.interrupt
+    work.count, work.step = call.problem.batch * SURVEY_PIECES * (2 if of_input else 1), 4
+    run_team(&work, call.threads, 4)
 
 
 cdef int run_step(ConvCall *call, const ConvStep *step, int gradients) noexcept nogil:
@@ -395,9 +429,11 @@ cdef int run_step(ConvCall *call, const ConvStep *step, int gradients) noexcept 
     return gradients
 
 
-cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *workspace, int threads) noexcept nogil:
+cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *workspace, int threads,
+                   Interrupt *interrupt) noexcept nogil:
     """Compute all gradients whose view has data; workspace: plan.workspace_bytes at any address. Tasks are parts of an
-    output: no two write the same element, and each element is rounded to storage once."""
+    output: no two write the same element, and each element is rounded to storage once. An interrupt that has stopped
+    leaves them incomplete."""
     cdef const ConvStep *step
     cdef ConvCall call
     cdef ConvProblem bound = problem[0]
@@ -406,12 +442,13 @@ cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *works
     shift_weights(&bound)
     workspace += -<uintptr_t>workspace % CONV_ALIGN
     call.plan, call.problem, call.outside, call.threads = plan, &bound, workspace, min(threads, plan.threads)
+    call.interrupt = interrupt
     call.shared = workspace + plan.survey_bytes
     call.scratch = call.shared + plan.shared_bytes
     for i in range(plan.count):
         surveyed |= plan.steps[i].gradients & wanted if plan.steps[i].surveyed else 0
     if surveyed:
-        survey(&call, surveyed & FOR_GRAD_WEIGHT, workspace)
+        run_survey(&call, surveyed & FOR_GRAD_WEIGHT, workspace)
     for i in range(plan.count):
         step = &plan.steps[i]
         gradients = step.gradients & wanted & ~taken
@@ -423,14 +460,14 @@ cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *works
 
 
 cdef int run_conv_on(const ConvPlan *plan, const Tensor *described, char **data, char *workspace, int threads,
-                     Failure *failure) noexcept nogil:
+                     Interrupt *interrupt, Failure *failure) noexcept nogil:
     """Bind addresses to a plan and run it; a workspace of NULL only checks. Several threads may run one plan, each with
     its own workspace."""
     cdef ConvProblem bound
     if bind_conv(&plan.problem, plan.workspace_bytes, described, data, workspace, &bound, failure):
         return failure.rule
     if workspace != NULL:
-        run_conv(plan, &bound, workspace, threads)
+        run_conv(plan, &bound, workspace, threads, interrupt)
     return Rule.PASSED
 
 
@@ -446,6 +483,12 @@ def conv_algorithms():
     return names
 
 
+cdef dict order_facts(const ConvWay *way):
+    """Collect what decides the order of every sum."""
+    return {"algorithm": way.algorithm.name.decode(), "channels": way.order.channels, "taps": way.order.taps,
+            "tile": [way.order.tile[d] for d in range(3)], "accumulate": way.order.accumulate}
+
+
 cdef dict step_facts(const ConvPlan *plan, const ConvStep *step):
     """Collect what explain() shows of one step."""
     cdef char text[512]
@@ -453,6 +496,7 @@ cdef dict step_facts(const ConvPlan *plan, const ConvStep *step):
     way.algorithm.explain(&plan.problem.sample, &way.order, &way.blocking, text, sizeof(text))
     return {"algorithm": way.algorithm.name.decode(), "how": text.decode(), "tasks": way.blocking.tasks,
             "otherwise": step.otherwise.algorithm.name.decode() if step.surveyed else None,
+            "orders": [order_facts(way)] + ([order_facts(&step.otherwise)] if step.surveyed else []),
             "gradients": [name for bit, name in ((FOR_GRAD_INPUT, "grad_input"), (FOR_GRAD_WEIGHT, "grad_weight"))
                           if step.gradients & bit],
             "phases": phase_count(&plan.problem.sample) if step.gradients & FOR_GRAD_INPUT else 1}

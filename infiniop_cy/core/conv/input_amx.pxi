@@ -228,7 +228,7 @@ cdef void input_amx_task(const ConvRun *run, int64_t number, char *scratch) noex
         if not phase_part(&phase, &tile, &part):
             continue
         co = 0
-        while phase.tap_count and co < sample.cout:
+        while phase.tap_count and co < sample.cout and not is_stopped(run):
             if packed != co:
                 nonfinite |= pack_amx_pixels(run, &block, group * sample.cout + co,
                                              min(run.order.channels, sample.cout - co),

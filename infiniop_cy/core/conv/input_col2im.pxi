@@ -414,7 +414,7 @@ cdef void input_col2im_task(const ConvRun *run, int64_t number, char *scratch) n
     if t.plane == 0:
         return
     output_size(run.sample, size)
-    while t.columns.chunks and nth_tile(&own.tiling, t.samples, size, tile_number, &tile):
+    while t.columns.chunks and not is_stopped(run) and nth_tile(&own.tiling, t.samples, size, tile_number, &tile):
         tile.n += t.n
         if clip_tile(&t.columns.box, &tile):
             for i in range(t.columns.chunks):

@@ -110,7 +110,7 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
                           own.weights.ci.vnni, t.staging, t.place)
         plan_input_prefetch(run, &t, &halo, &block, co, &prefetch)
         tap = 0
-        while tap < t.phase.tap_count:
+        while tap < t.phase.tap_count and not is_stopped(run):
             steps.count = min(run.order.taps, t.phase.tap_count - tap)
             for s in range(steps.count):
                 phase_tap(sample, &t.phase, tap + s, output, k)

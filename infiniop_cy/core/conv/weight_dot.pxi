@@ -131,7 +131,7 @@ cdef void weight_dot_task(const ConvRun *run, int64_t number, char *scratch) noe
     memset(sums, 0, rows * sample.cout * sample.item)
     for co in range(sample.cout if problem.accumulate else 0):
         move_weights(problem, row_from, rows, sums + co * rows * sample.item, weights + co * w.n, True)
-    while nth_tile(&tiling, problem.batch, size, tile_number, &tile):
+    while not is_stopped(run) and nth_tile(&tiling, problem.batch, size, tile_number, &tile):
         add_bias(problem, &tile, &bias)
         fill_input_block(sample, tile.extent, 1, False, 1, DOT_POSITIONS, &block)
         pack_input_classes(run, group, row_from, rows, &tile, &block, indirection, x)

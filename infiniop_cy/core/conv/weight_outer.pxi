@@ -208,7 +208,7 @@ cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chun
     steps.count, steps.a_offset, steps.b_offset = 1, &at, &at
     steps.a_step, steps.b_step = OUTPUT_PITCH, chunk_pitch(sample)
     repeat_last(t.rows, count)
-    while nth_tile(&own.tiling, problem.batch, size, tile_number, &tile):
+    while not is_stopped(run) and nth_tile(&own.tiling, problem.batch, size, tile_number, &tile):
         if not one_tile or t.packed_input != number:
             pack_chunk(problem, t, &tile, chunk)
             t.packed_input = number

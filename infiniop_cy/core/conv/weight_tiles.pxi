@@ -182,7 +182,7 @@ cdef void weight_tiles_task(const ConvRun *run, int64_t number, char *scratch, P
     begin_weight_tile(run, number, scratch, &t)
     bias = bias_share(run, t.group * sample.cout + t.co_from, t.cos, number % down, down,
                       local_piece(run, WEIGHT_BIAS, scratch))
-    while nth_tile(&own.tiling, run.problem.batch, size, tile_number, &tile):
+    while not is_stopped(run) and nth_tile(&own.tiling, run.problem.batch, size, tile_number, &tile):
         add_bias(run.problem, &tile, &bias)
         nonfinite = pack_rows(run, &t, &tile, &steps)
         repeat_last(t.indirection, t.rows)

@@ -184,6 +184,8 @@ cdef object quick_elementwise(const QuickOptions *options, object grad_output, o
         return o
     data[OUT], data[INPUT] = <char *>cnp.PyArray_DATA(o), <char *>cnp.PyArray_DATA(x)
     data[GRAD_OUTPUT] = <char *>cnp.PyArray_DATA(g)
+    if n >= QUICK_UNLOCKED and stack_left() < STACK_NEEDED:
+        return None  # the general way says so
     if n < QUICK_UNLOCKED:
         kernel = kernels.elementwise[options.spec.formula][code][ACCUMULATE if options.spec.accumulate else WRITE]
         float_state = enter_float_state()

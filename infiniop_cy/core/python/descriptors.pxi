@@ -117,7 +117,7 @@ cdef char *address_of(object value, const Tensor *described, bint written, str o
     same = actual.ndim == described.ndim
     for d in range(actual.ndim):
         same = same and actual.shape[d] == described.shape[d]
-    if same and actual.dtype == described.dtype:
+    if same and actual.dtype == described.dtype and has_elements(&actual):  # strides of no elements say nothing
         for d in range(actual.ndim):
             if actual.shape[d] > 1 and actual.strides[d] != described.strides[d]:
                 raise status.BadTensorStrides(f"{op}: {name} has strides of {value.strides} bytes, "
@@ -141,6 +141,7 @@ cdef class ElementwisePlanObject:
         cdef ElementwiseSpec spec
         cdef Failure failure
         cdef int k
+        require_stack(op)
         self.op = op
         self.device = device
         fill_spec(&spec, formula, values, promotes, False)
@@ -162,6 +163,7 @@ cdef class ElementwisePlanObject:
         cdef Failure failure
         cdef char *data[OPERANDS]
         cdef int k, threads = resolve_threads(None, self.op)
+        require_stack(self.op)
         for k, value in enumerate((grad_input, input, grad_output)):
             data[k] = address_of(value, &self.tensors[k], k == OUT, self.op, ELEMENTWISE_PLAN_NAMES[k])
         if (check_addresses(&self.plan, data, &failure) if self.device < 0
@@ -188,6 +190,7 @@ cdef class ConvPlanObject:
         cdef Failure failure
         cdef Tensor *pointers[CONV_TENSORS]
         cdef int i
+        require_stack("conv_backward")
         named = dict(zip(CONV_NAMES, (grad_output, input, weight, bias)))
         fill_conv_spec(&spec, stride, padding, dilation, groups, False)
         self.has_bias = bias is not None
@@ -224,15 +227,18 @@ cdef class ConvPlanObject:
         cdef str op = "conv_backward"
         cdef Failure failure
         cdef ConvProblem bound
+        cdef Interrupt storage
+        cdef Interrupt *interrupt
         cdef char *data[CONV_TENSORS]
         cdef char *scratch
         cdef int i, threads = resolve_threads(None, op)
+        require_stack(op)
         values = (grad_output, input, weight, None, grad_input, grad_weight, grad_bias)
         if grad_bias is not None and not self.has_bias:
             raise status.BadParam(f"{op}: grad_bias is given, but the descriptor was created without a bias")
         for i in range(CONV_TENSORS):
             data[i] = address_of(values[i], &self.tensors[i], i >= CONV_GRAD_INPUT, op, CONV_NAMES[i])
-        if run_conv_on(&self.plan, self.tensors, data, NULL, threads, &failure):
+        if run_conv_on(&self.plan, self.tensors, data, NULL, threads, NULL, &failure):
             raise error_of(&failure, op, CONV_NAMES, {})
         size = workspace_bytes(workspace, op)
         if size is not None and size < self.plan.workspace_bytes:
@@ -247,8 +253,10 @@ cdef class ConvPlanObject:
                 raise error_of(&failure, op, CONV_NAMES, {})
             launch_conv(&self.problem, data, scratch, self.device, <void *><uintptr_t>stream, op)
             return
+        interrupt = interrupt_of(&self.plan, &storage)
         with nogil:
-            i = run_conv_on(&self.plan, self.tensors, data, scratch, threads, &failure)
+            i = run_conv_on(&self.plan, self.tensors, data, scratch, threads, interrupt, &failure)
+        raise_if_stopped(interrupt)
         if i:
             raise error_of(&failure, op, CONV_NAMES, {})
 

@@ -5,6 +5,14 @@ cdef tuple CONV_NAMES = ("grad_output", "input", "weight", "bias", "grad_input",
                          "stride", "padding", "dilation", "groups", "workspace", "INFINIOP_CY_CONV")
 
 
+cdef int require_stack(str op) except -1:
+    """Raise where this thread has too little stack to compute."""
+    cdef Failure failure
+    if check_stack(&failure):
+        raise error_of(&failure, op, (), {})
+    return 0
+
+
 cdef object error_of(const Failure *failure, str op, tuple arguments, dict tensors, refusal=None):
     """Return the exception for a failure. arguments: the names that its numbers stand for. refusal: a function that
     returns the message of PARAMETERS_CONTRADICT."""

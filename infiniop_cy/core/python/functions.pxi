@@ -48,6 +48,7 @@ def elementwise(str op, int formula, tuple values, bint promotes, grad_output, i
     cdef char *data[OPERANDS]
     cdef list arrays = [None, None, None]
     cdef int k, d, result, threads = resolve_threads(num_threads, op)
+    require_stack(op)
     fill_spec(&spec, formula, values, promotes, accumulate)
     named = {"grad_output": input_array(grad_output, op, "grad_output", space),
              "input": input_array(input, op, "input", space)}
@@ -121,6 +122,19 @@ cdef list given_gradients(str op, tuple output_mask, tuple out, bint accumulate,
     return results
 
 
+cdef int run_planned(const ConvPlan *plan, str op, int threads) except -1:
+    """Run a plan whose tensors have addresses, in a workspace of its own."""
+    cdef Interrupt storage
+    cdef Interrupt *interrupt = interrupt_of(plan, &storage)
+    cdef char *workspace = <char *>PyMem_RawMalloc(plan.workspace_bytes)
+    if workspace == NULL:
+        raise MemoryError(f"{op}: workspace of {plan.workspace_bytes} bytes")
+    with nogil:
+        run_conv(plan, &plan.problem, workspace, threads, interrupt)
+    PyMem_RawFree(workspace)
+    return raise_if_stopped(interrupt)
+
+
 def conv_backward(grad_output, input, weight, tuple stride, tuple padding, tuple dilation, groups, tuple output_mask,
                   tuple out, bint accumulate, num_threads, space=None):
     """Compute the three gradients of a convolution; None where masked out. space: where the arrays are."""
@@ -133,7 +147,10 @@ def conv_backward(grad_output, input, weight, tuple stride, tuple padding, tuple
     cdef Tensor *tensors[CONV_TENSORS]
     cdef int i, d, arg, threads = resolve_threads(num_threads, op)
     cdef char *workspace
+    cdef Interrupt storage_of_interrupt
+    cdef Interrupt *interrupt
     cdef cnp.ndarray array
+    require_stack(op)
     named = {}
     fill_conv_spec(&spec, stride, padding, dilation, groups, accumulate)
     for i in range(CONV_TENSORS):
@@ -169,10 +186,5 @@ def conv_backward(grad_output, input, weight, tuple stride, tuple padding, tuple
         return tuple([None if result is None else space.result(result) for result in results])
     if plan_conv(&problem, wanted_gradients(&problem), threads, &plan, &failure):
         raise error_of(&failure, op, CONV_NAMES, named)
-    workspace = <char *>PyMem_RawMalloc(plan.workspace_bytes)
-    if workspace == NULL:
-        raise MemoryError(f"{op}: workspace of {plan.workspace_bytes} bytes")
-    with nogil:
-        run_conv(&plan, &plan.problem, workspace, threads)
-    PyMem_RawFree(workspace)
+    run_planned(&plan, op, threads)
     return tuple(results)

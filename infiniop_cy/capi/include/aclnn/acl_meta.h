@@ -37,14 +37,18 @@ typedef enum { ACL_FORMAT_UNDEFINED = -1, ACL_FORMAT_NCHW = 0, ACL_FORMAT_NHWC =
 
 /* A view of tensorData: viewDimsNum lengths, strides in elements (NULL: contiguous), the first element `offset`
    elements after tensorData. storageDims and format are not used. Everything is copied. NULL for a null pointer that is
-   required, for more than 64 dimensions or an unknown dataType. */
+   required, for more than 64 dimensions, an unknown dataType, or an offset that no address can have. */
 __C __export aclTensor *aclCreateTensor(const int64_t *viewDims, uint64_t viewDimsNum, aclDataType dataType,
                                         const int64_t *stride, int64_t offset, aclFormat format,
                                         const int64_t *storageDims, uint64_t storageDimsNum, void *tensorData);
 __C __export aclnnStatus aclDestroyTensor(const aclTensor *tensor);
 
-/* A copy of the number at `value`. NULL for a null pointer or an unknown or complex dataType. */
+/* A copy of the number at `value`. NULL for a null pointer or an unknown or complex dataType, and where INFINIOP_CY_ISA
+   names an instruction set that there is not. */
 __C __export aclScalar *aclCreateScalar(void *value, aclDataType dataType);
 __C __export aclnnStatus aclDestroyScalar(const aclScalar *scalar);
+
+/* For an executor that is not run after all: the second phase of a call takes its own. */
+__C __export aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor);
 
 #endif

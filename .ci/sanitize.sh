@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The random calls of tests/fuzz under the address and undefined-behaviour sanitizers, on every instruction set that
+# this CPU runs. Usage: .ci/sanitize.sh SECONDS PYTHON; builds in place.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=$1 python=$2
+make .venv/test.stamp INFINIOP_CY_SANITIZE=address,undefined
+export OMP_WAIT_POLICY=passive ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+library=$(gcc -print-file-name=libasan.so)
+for isa in generic avx2 avx512 amx; do
+    if ! INFINIOP_CY_ISA=$isa LD_PRELOAD=$library "$python" -c "import infiniop_cy" 2>/dev/null; then
+        echo "not run: $isa"
+        continue
+    fi
+    (cd tests && INFINIOP_CY_ISA=$isa LD_PRELOAD=$library "$python" -m fuzz --seconds "$seconds")
+done

@@ -1,0 +1,1 @@
+"""Random calls without end, each from its number alone: `make fuzz`, `python -m fuzz --help` from tests/."""
