@@ -211,8 +211,16 @@ def test_missing_symbols_are_named(capsys):
     words = ("gelu_backward", "--dtype", "float32", "--lib")
     assert command(*words, f"{root}/lib/libinfinirt.so") == 2
     assert "has no symbol infiniopCreateHandle" in capsys.readouterr().err
-    assert command(*words, f"{root}/lib/libinfiniop.so", "--symbols", "GeLUBackward") == 2
-    assert "has no symbol infiniopCreateGeLUBackwardDescriptor" in capsys.readouterr().err
+    assert command(*words, f"{root}/lib/libinfiniop.so", "--symbols", "GELUBackward") == 2
+    assert "has no symbol infiniopCreateGELUBackwardDescriptor" in capsys.readouterr().err
+
+
+def test_symbols_of_one_form():
+    """Clients that write GeLUBackward mean the tanh form, and have no V2 call to say so."""
+    words = ("gelu_backward", "--dtype", "float16", "--quick", "--lib", f"{infini_root()}/lib/libinfiniop.so",
+             "--symbols", "GeLUBackward")
+    assert command(*words, "--parameter", "approximate=tanh") == 0
+    assert command(*words) == 1
 
 
 def test_spellings():

@@ -115,13 +115,14 @@ class Library:
         finally:
             self.call(f"infiniopDestroy{name}Descriptor", operator)
 
-    def elementwise(self, operator, parameters, out, g, x, given=None):
-        """out = gradient of the operator (a row of operators.py), with all tensors of one shape."""
+    def elementwise(self, operator, parameters, out, g, x, given=None, one_form=False):
+        """out = gradient of the operator (a row of operators.py), with all tensors of one shape. one_form: the library
+        chooses no form by a V2 call, but computes the one that the parameters name."""
         name, suffix, extra = self.name_of(operator, given), "", []
         for parameter in BY_NAME[operator].parameters:
             value = parameters.get(parameter.name, parameter.default)
             if parameter.choices:
-                if value != parameter.default:
+                if value != parameter.default and not one_form:
                     suffix = "V2"
                     extra.append(ctypes.c_int(list(parameter.choices).index(value)))
             else:

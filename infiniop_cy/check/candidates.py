@@ -25,6 +25,7 @@ class Spec:
     kind: str
     target: str
     symbols: str | None = None   # of a C library: the operator's name in its symbols
+    one_form: bool = False       # of these: whether they compute the form asked for, and have no V2 to choose one
     arrays: str = "numpy"        # what a Python function takes: numpy, torch, cupy or jax
     device: str | None = None    # where torch or JAX arrays lie
 

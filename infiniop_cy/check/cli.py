@@ -75,7 +75,8 @@ def _spec(arguments):
     from infiniop_cy.check.candidates import Spec
     from infiniop_cy.check.presets import NAMES
     if arguments.lib:
-        return Spec("library", arguments.lib, symbols=arguments.symbols)
+        return Spec("library", arguments.lib, symbols=arguments.symbols,
+                    one_form=bool(arguments.symbols and arguments.parameter))
     if arguments.command:
         return Spec("program", arguments.command)
     kind = "preset" if arguments.candidate in NAMES else "python"

@@ -10,7 +10,7 @@ class Library:
     """Descriptors are made and destroyed around every call."""
 
     def __init__(self, spec):
-        self.client, self.symbols = Client(spec.target), spec.symbols
+        self.client, self.symbols, self.one_form = Client(spec.target), spec.symbols, spec.one_form
         for name in ("infiniopCreateHandle", "infiniopCreateTensorDescriptor", "infiniopDestroyTensorDescriptor"):
             self.client.function(name)
 
@@ -24,7 +24,7 @@ class Library:
                 self.client.function(symbol)
             changed = operator in BY_NAME and any(
                 p.choices and parameters.get(p.name, p.default) != p.default for p in BY_NAME[operator].parameters)
-            if changed:
+            if changed and not self.one_form:
                 self.client.function(f"infiniopCreate{name}DescriptorV2")
         except MissingSymbol as error:
             return str(error)
@@ -41,5 +41,5 @@ class Library:
         else:
             out = outputs["grad_input"]
             g, x = (np.broadcast_to(a, out.shape) for a in arrays)
-            self.client.elementwise(call.operator, call.parameters, out, g, x, self.symbols)
+            self.client.elementwise(call.operator, call.parameters, out, g, x, self.symbols, self.one_form)
         return outputs
