@@ -2,6 +2,7 @@
 # packed block would be a copy. The values and the order of their products are those of the block.
 cdef enum:
     SPREAD_BYTES = 2048    # steps of multiples of this reach a few sets of a cache only
+    NEAR_BYTES = 256       # from pixel to pixel, so that a tile of grad_weight stays in the second-level cache
 
 
 cdef bint of_whole_elements(const ConvProblem *problem, const ConvView *view) noexcept nogil:
@@ -22,11 +23,16 @@ cdef int64_t elements_to(const SampleGeometry *sample, const ConvView *view, con
     return (pixel[0] * view.space[0] + pixel[1] * view.space[1] + pixel[2] * view.space[2]) // sample.item
 
 
+cdef bint lie_near(int64_t step) noexcept nogil:
+    """Say whether pixels `step` bytes apart are so near that all of a tile stay in the second-level cache."""
+    return -NEAR_BYTES <= step <= NEAR_BYTES
+
+
 # ---- the input as rows of grad_weight
 
 cdef bint input_lies_ready(const ConvProblem *problem) noexcept nogil:
-    """Say whether the one tap of a kernel meets nothing but the input, and can be led through its rows. Pixels far
-    apart are better copied, since each row of sums would ask for all their lines again."""
+    """Say whether the one tap of a kernel meets nothing but the input, and can be led through it. Pixels far apart are
+    better copied, since each row of sums would ask for all their lines again."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *x = &problem.view[CONV_INPUT]
     cdef int64_t first[3]
@@ -34,7 +40,8 @@ cdef bint input_lies_ready(const ConvProblem *problem) noexcept nogil:
     cdef int64_t corner[3]
     cdef int64_t size[3]
     cdef int d
-    if sample.taps != 1 or x.space[2] != sample.item or not of_whole_elements(problem, x):
+    if sample.taps != 1 or not of_whole_elements(problem, x) \
+            or (x.space[2] != sample.item and not lie_near(sample.axis[2].stride * x.space[2])):
         return False
     input_size(sample, size)
     output_size(sample, last)
@@ -99,6 +106,39 @@ cdef void lead_through_input(const ConvRun *run, WeightTile *t, const Box *tile,
             for y in range(tile.extent[1]):
                 t.a_offset[steps.count] = n * next_sample + z * step[0] + y * step[1]
                 steps.count += 1
+
+
+# ---- grad_output as columns of grad_weight
+
+cdef bint follow_evenly(const ConvView *view, const Box *tile) noexcept nogil:
+    """Say whether all pixels of a tile lie at even distances."""
+    cdef int64_t row = tile.extent[2] * view.space[2]
+    return (tile.extent[1] == 1 or view.space[1] == row) \
+        and (tile.extent[0] == 1 or view.space[0] == row * tile.extent[1]) \
+        and (tile.samples == 1 or view.n == row * tile.extent[1] * tile.extent[0])
+
+
+cdef bint lead_through_columns(const ConvRun *run, WeightTile *t, const Box *tile,
+                               const BatchReduce *steps) noexcept nogil:
+    """Point a task's columns, which fill its micro-panels, at a tile of grad_output whose channels lie side by side;
+    return whether that can be done with the steps that the rows take."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
+    cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t n, z, y, s = 0
+    if t.cos < t.pitch or g.channel != sample.item or not lie_near(g.space[2]) \
+            or not of_whole_elements(run.problem, g) or (steps.count == 1 and not follow_evenly(g, tile)):
+        return False
+    t.columns = g.data + tile.n * g.n + (t.group * sample.cout + t.co_from) * g.channel \
+        + elements_to(sample, g, tile.first) * sample.item
+    t.column_panel, t.column_pixel = own.co.columns, g.space[2] // sample.item
+    t.b_offset[0] = 0
+    for n in range(tile.samples if steps.count > 1 else 0):
+        for z in range(tile.extent[0]):
+            for y in range(tile.extent[1]):
+                t.b_offset[s] = (n * g.n + z * g.space[0] + y * g.space[1]) // sample.item
+                s += 1
+    return True
 
 
 # ---- grad_output as rows of grad_input

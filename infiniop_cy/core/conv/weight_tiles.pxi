@@ -30,7 +30,9 @@ ctypedef struct WeightTile:
     int64_t group, row_from, rows, panels, co_from, cos
     int64_t pitch         # elements from row to row of the sums
     char *input           # the packed input
-    char *output          # grad_output, packed
+    char *output          # room for grad_output, packed
+    char *columns         # grad_output, packed or where it lies: panels of columns,
+    int64_t column_panel, column_pixel  # so many elements from panel to panel, and from pixel to pixel
     char *sums
     char *staging
     int64_t *place
@@ -121,13 +123,20 @@ cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, W
         move_weight_rows(run.problem, t.group, t.row_from, t.rows, t.co_from, t.cos, t.sums, t.pitch, t.staging, True)
 
 
-cdef void pack_output_columns(const ConvRun *run, const WeightTile *t, const Box *tile) noexcept nogil:
-    """Pack grad_output of a tile as [micro-panel][pixel][co], or by pairs of pixels of each row."""
+cdef void pack_output_columns(const ConvRun *run, WeightTile *t, const Box *tile,
+                              const BatchReduce *steps) noexcept nogil:
+    """Pack grad_output of a tile as [micro-panel][pixel][co], or by pairs of pixels of each row; unless it can be read
+    where it lies."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
-    cdef int64_t columns = own.co.columns, first, count, p, panel_bytes = box_positions(tile) * columns * sample.item
+    cdef int64_t columns = own.co.columns, first, count, p, s, panel_bytes = box_positions(tile) * columns * sample.item
     cdef int64_t size[3]
+    if not own.co.vnni and lead_through_columns(run, t, tile, steps):
+        return
+    t.columns, t.column_panel, t.column_pixel = t.output, box_positions(tile) * columns, columns
+    for s in range(steps.count):
+        t.b_offset[s] = s * steps.depth * columns
     output_size(sample, size)
     for p in range(t.panels):
         first, count = t.group * sample.cout + t.co_from + p * columns, min(columns, t.cos - p * columns)
@@ -138,18 +147,17 @@ cdef void pack_output_columns(const ConvRun *run, const WeightTile *t, const Box
                           t.staging, t.place)
 
 
-cdef void multiply_columns(const ConvRun *run, const WeightTile *t, const Box *tile, BatchReduce *steps,
+cdef void multiply_columns(const ConvRun *run, const WeightTile *t, BatchReduce *steps,
                            Prefetch *prefetch) noexcept nogil:
-    """Add the products of the packed rows and columns of a tile."""
+    """Add the products of the rows and columns of a tile."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
-    cdef int64_t columns = own.co.columns, item = sample.item, panel_bytes = box_positions(tile) * columns * item, s, p
-    steps.a_offset, steps.b_offset, steps.b_step = t.a_offset, t.b_offset, columns
-    for s in range(steps.count):
-        t.b_offset[s] = s * steps.depth * columns
+    cdef int64_t item = sample.item, p
+    steps.a_offset, steps.b_offset, steps.b_step = t.a_offset, t.b_offset, t.column_pixel
     for p in range(t.panels):
-        multiply(register_tile(sample, &own.co), steps, t.input, t.indirection, t.rows, t.output + p * panel_bytes,
-                 t.sums + p * columns * item, t.pitch, item, run.order.accumulate, prefetch)
+        multiply(register_tile(sample, &own.co), steps, t.input, t.indirection, t.rows,
+                 t.columns + p * t.column_panel * item, t.sums + p * own.co.columns * item, t.pitch, item,
+                 run.order.accumulate, prefetch)
 
 
 cdef void add_nonfinite_rows(const ConvRun *run, const WeightTile *t, const Box *tile) noexcept nogil:
@@ -186,13 +194,13 @@ cdef void weight_tiles_task(const ConvRun *run, int64_t number, char *scratch, P
         add_bias(run.problem, &tile, &bias)
         nonfinite = pack_rows(run, &t, &tile, &steps)
         repeat_last(t.indirection, t.rows)
-        pack_output_columns(run, &t, &tile)
+        pack_output_columns(run, &t, &tile, &steps)
         tile_number += 1
         no_prefetch(&prefetch)
         if nth_tile(&own.tiling, run.problem.batch, size, tile_number, &next):
             plan_prefetch(run.problem, size, &next, t.group * sample.cout + t.co_from, t.cos,
                           t.panels * ceil_div(t.rows, register_tile(sample, &own.co).rows), &prefetch)
-        multiply_columns(run, &t, &tile, &steps, &prefetch)
+        multiply_columns(run, &t, &steps, &prefetch)
         if nonfinite:
             add_nonfinite_rows(run, &t, &tile)
     move_weight_rows(run.problem, t.group, t.row_from, t.rows, t.co_from, t.cos, t.sums, t.pitch, t.staging, False)
