@@ -23,7 +23,8 @@ def check_wheel(path):
     names = [name for name in zipfile.ZipFile(path).namelist() if not name.endswith("/")]
     for name in names:
         top = name.split("/")[0]
-        assert top == "infiniop_cy" or top.endswith(".dist-info"), f"{path.name} installs {name}"
+        assert top in ("infiniop_cy", "infiniop_cy_pytest.py") or top.endswith(".dist-info"), \
+            f"{path.name} installs {name}"
         assert top != "infiniop_cy" or pathlib.Path(name).suffix in IN_WHEEL, f"{path.name} holds {name}"
     compiled = [name for name in names if name.startswith("infiniop_cy/core/_core.") and name.endswith((".so", ".pyd"))]
     assert len(compiled) == 1, f"{path.name} holds {compiled or 'no compiled module'}"

@@ -146,7 +146,9 @@ def test_entry_points():
     entries = importlib.metadata.entry_points()
     script, = entries.select(group="console_scripts", name="infiniop-cy")
     assert script.load() is infiniop_cy.__main__.main
-    assert entries.select(group="pytest11", name="infiniop_cy")
+    plugin, = entries.select(group="pytest11", name="infiniop_cy")
+    imports = f"import sys, {plugin.value}; sys.exit('infiniop_cy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", imports], check=True)  # else pytest could not start without the extra
     done = subprocess.run([sys.executable, "-m", "infiniop_cy", "check", "--help"], capture_output=True, text=True,
                           check=True)
     assert all(p.name in done.stdout for p in PROPERTIES)

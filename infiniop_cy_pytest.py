@@ -4,7 +4,8 @@
         x = every_value("float16")
         assert_ulp(my_sigmoid_backward(np.ones_like(x), x), exact(x), 1)
 
-Nothing is imported until a test asks for a fixture.
+pytest loads it wherever the package is installed, so it stands outside of the package: nothing of that is imported
+until a test asks for a fixture, which then needs the `check` extra.
 """
 import pytest
 
