@@ -225,6 +225,21 @@ def test_symbols_of_one_form():
     assert command(*words) == 1
 
 
+def test_geometries_that_are_refused_are_said(mine, capsys):
+    """A candidate may refuse some, but not without a word in the table's notes."""
+    (mine / "conv.py").write_text("""
+import infiniop_cy as iop
+
+def f(grad_output, input, weight, *, stride, padding, dilation, groups):
+    if max(dilation) > 2:
+        raise NotImplementedError("dilation over 2")
+    return tuple(iop.conv_backward(grad_output, input, weight, stride=tuple(stride), padding=tuple(padding),
+                                   dilation=tuple(dilation), groups=groups))
+""")
+    assert command("conv_backward", "--dtype", "float32", "--quick", "--candidate", "conv:f") == 0
+    assert "dilation, float32: the candidate refused 3 of 4 geometries, first: " in capsys.readouterr().out
+
+
 def test_spellings():
     assert spellings("gelu_backward") == ["GeluBackward", "GeLUBackward", "GELUBackward"]
     assert {"LeakyReluBackward", "LeakyReLUBackward"} <= set(spellings("leaky_relu_backward"))

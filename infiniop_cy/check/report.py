@@ -17,7 +17,8 @@ def grouped(results):
 
 
 def show(console, results, standard, standard_name, candidate):
-    """Print a table per operator: properties down, dtypes across; then the evidence of what failed."""
+    """Print a table per operator: properties down, dtypes across; then the evidence of what failed, and
+    what the candidate refused of what holds."""
     for title, group in grouped(results).items():
         show_group(console, title, group, standard)
     tried = sum(r.tried for r in results)
@@ -61,9 +62,9 @@ def show_group(console, title, group, standard):
     for name in BY_NAME:
         for result in offered:
             for verdict in result.verdicts:
-                if verdict.name == name and verdict.failed:
-                    console.print(Text.assemble((f"{name}, {result.dtype}: ", "bold"), verdict.evidence),
-                                  soft_wrap=True)
+                if verdict.name == name and (verdict.failed or verdict.details.get("refused")):
+                    console.print(Text.assemble((f"{name}, {result.dtype}: ", "bold" if verdict.failed else "dim"),
+                                                verdict.evidence), soft_wrap=True)
     for result in offered:
         _show_histogram(console, result)
     console.print()

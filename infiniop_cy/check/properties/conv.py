@@ -41,6 +41,7 @@ GEOMETRIES = {
     "stride": [
         ConvCase("2", 2, 1, 3, 5, (13, 11), (3, 3), stride=2), ConvCase("rest", 2, 1, 2, 3, (12, 10), (3, 3), stride=2),
         ConvCase("by axis", 2, 1, 3, 5, (13, 10), (3, 2), stride=(2, 3)),
+        ConvCase("3", 2, 1, 2, 3, (12, 13), (3, 3), stride=3),
         ConvCase("past the kernel", 2, 1, 3, 2, (14, 15), (2, 3), stride=(5, 4))],
     "padding": [
         ConvCase("1", 2, 1, 3, 4, (9, 11), (3, 3), padding=1),
@@ -51,7 +52,9 @@ GEOMETRIES = {
         ConvCase("one side", 2, 1, 2, 3, (5, 6), (2, 3), padding=((4, 0), (0, 5)))],
     "dilation": [
         ConvCase("2", 2, 1, 3, 4, (11, 12), (3, 3), dilation=2),
-        ConvCase("by axis", 2, 1, 2, 3, (13, 12), (3, 2), dilation=(2, 3))],
+        ConvCase("by axis", 2, 1, 2, 3, (13, 12), (3, 2), dilation=(2, 3)),
+        ConvCase("4", 2, 1, 2, 3, (12, 13), (3, 3), dilation=4),
+        ConvCase("far", 2, 1, 3, 2, (12, 25), (2, 3), dilation=(7, 11))],
     "groups": [
         ConvCase("2", 2, 2, 4, 6, (8, 7), (3, 3)), ConvCase("3", 2, 3, 6, 9, (8, 7), (3, 3)),
         ConvCase("depthwise", 2, 8, 8, 16, (10, 9), (3, 3))],
@@ -139,7 +142,9 @@ def _family(subject, name, cases, findings):
     if len(refused) == len(cases):
         return skipped(name, f"not offered: {refused[0][1]}") if name in MAY_REFUSE else fails(
             name, f"refused: {refused[0][1]}", len(cases))
-    return holds(name, f"{len(refused)} refused" if refused else "", len(cases))
+    left_out = f"the candidate refused {len(refused)} of {len(cases)} geometries, first: {refused[0][1]}" \
+        if refused else ""
+    return holds(name, left_out, len(cases), refused=len(refused))
 
 
 FEATURES = {

@@ -6,11 +6,13 @@ from infiniop_cy.testing.cases import SHAPES as NAMED
 
 SHAPES = (
     Property("shapes", "the result has the inputs' shape and dtype, and every element is computed",
-             "0-d, empty, lengths around those of vectors, and up to 4 axes, against the same values as one row"),
+             "0-d, empty, lengths around those of vectors, up to 4 axes, and 100,003 elements, against the same values "
+             "as one row"),
     Property("broadcast", "inputs of different shapes broadcast as in NumPy",
              "rows against columns, scalars against arrays; a candidate that raises is not blamed"),
 )
 
+LARGE = 100_003  # elements, as many as several threads share
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70, 127, 129)  # around vectors
 
 
@@ -46,6 +48,20 @@ def check_shapes(subject):
         expected = flat.results["grad_input"][:n]
         if _elsewhere(got.ravel(), expected):
             yield fails("shapes", f"shape {shape}: {first_difference(got.ravel(), expected)}, as in a row of {total}")
+            return
+    last = 0  # where the result is largest: an element that is left out at the end shows
+    if flat.results["grad_input"] is not None:
+        last = int(np.argmax(np.abs(np.nan_to_num(flat.results["grad_input"].astype(np.float64)))))
+
+    def many_of(values):
+        return np.resize(np.roll(values, (LARGE - 1) % total - last), LARGE)
+    many = subject.run(f"{LARGE} elements", many_of(g), many_of(x))
+    if not many.ok:
+        refused.append(f"{LARGE} elements: {many.kind}: {many.text}")
+    elif many.results["grad_input"] is not None and flat.results["grad_input"] is not None:
+        got, expected = many.results["grad_input"], many_of(flat.results["grad_input"])
+        if _elsewhere(got, expected):
+            yield fails("shapes", f"{LARGE} elements: {first_difference(got, expected)}, as in a row of {total}")
             return
     if refused:
         yield fails("shapes", f"{len(refused)} of {len(shapes)} shapes are refused, first {refused[0]}")
