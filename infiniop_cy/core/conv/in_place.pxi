@@ -28,6 +28,25 @@ cdef bint lie_near(int64_t step) noexcept nogil:
     return -NEAR_BYTES <= step <= NEAR_BYTES
 
 
+cdef bint follow_evenly(const Box *tile, int64_t next_sample, const int64_t *step) noexcept nogil:
+    """Say whether all pixels of a tile lie at even distances; step: from pixel to pixel along each axis."""
+    cdef int64_t row = tile.extent[2] * step[2]
+    return (tile.extent[1] == 1 or step[1] == row) \
+        and (tile.extent[0] == 1 or step[0] == row * tile.extent[1]) \
+        and (tile.samples == 1 or next_sample == row * tile.extent[1] * tile.extent[0])
+
+
+cdef int64_t row_offsets(const Box *tile, int64_t next_sample, const int64_t *step, int64_t *offset) noexcept nogil:
+    """Write how far each row of a tile's pixels lies from the first one; return how many there are."""
+    cdef int64_t n, z, y, count = 0
+    for n in range(tile.samples):
+        for z in range(tile.extent[0]):
+            for y in range(tile.extent[1]):
+                offset[count] = n * next_sample + z * step[0] + y * step[1]
+                count += 1
+    return count
+
+
 # ---- the input as rows of grad_weight
 
 cdef bint input_lies_ready(const ConvProblem *problem) noexcept nogil:
@@ -84,7 +103,7 @@ cdef void lead_through_input(const ConvRun *run, WeightTile *t, const Box *tile,
     cdef const ConvView *x = &run.problem.view[CONV_INPUT]
     cdef int64_t step[3]
     cdef int64_t first[3]
-    cdef int64_t next_sample = x.n // sample.item, next_row, n, z, y, i
+    cdef int64_t next_sample = x.n // sample.item, i
     cdef int d
     for d in range(3):
         step[d] = sample.axis[d].stride * x.space[d] // sample.item
@@ -94,29 +113,13 @@ cdef void lead_through_input(const ConvRun *run, WeightTile *t, const Box *tile,
     for i in range(t.rows):
         t.indirection[i] = i * (x.channel // sample.item)
     steps.a_step = step[2]
-    next_row = step[2] * tile.extent[2]
-    if (tile.extent[1] == 1 or step[1] == next_row) \
-            and (tile.extent[0] == 1 or step[0] == next_row * tile.extent[1]) \
-            and (tile.samples == 1 or next_sample == next_row * tile.extent[1] * tile.extent[0]):
+    if follow_evenly(tile, next_sample, step):
         steps.count, steps.depth, t.a_offset[0] = 1, box_positions(tile), 0
-        return
-    steps.count, steps.depth = 0, tile.extent[2]
-    for n in range(tile.samples):
-        for z in range(tile.extent[0]):
-            for y in range(tile.extent[1]):
-                t.a_offset[steps.count] = n * next_sample + z * step[0] + y * step[1]
-                steps.count += 1
+    else:
+        steps.count, steps.depth = row_offsets(tile, next_sample, step, t.a_offset), tile.extent[2]
 
 
 # ---- grad_output as columns of grad_weight
-
-cdef bint follow_evenly(const ConvView *view, const Box *tile) noexcept nogil:
-    """Say whether all pixels of a tile lie at even distances."""
-    cdef int64_t row = tile.extent[2] * view.space[2]
-    return (tile.extent[1] == 1 or view.space[1] == row) \
-        and (tile.extent[0] == 1 or view.space[0] == row * tile.extent[1]) \
-        and (tile.samples == 1 or view.n == row * tile.extent[1] * tile.extent[0])
-
 
 cdef bint lead_through_columns(const ConvRun *run, WeightTile *t, const Box *tile,
                                const BatchReduce *steps) noexcept nogil:
@@ -125,19 +128,22 @@ cdef bint lead_through_columns(const ConvRun *run, WeightTile *t, const Box *til
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
-    cdef int64_t n, z, y, s = 0
-    if t.cos < t.pitch or g.channel != sample.item or not lie_near(g.space[2]) \
-            or not of_whole_elements(run.problem, g) or (steps.count == 1 and not follow_evenly(g, tile)):
+    cdef int64_t next_sample = g.n // sample.item
+    cdef int64_t step[3]
+    cdef int d
+    if t.cos < t.pitch or g.channel != sample.item or not lie_near(g.space[2]) or not of_whole_elements(run.problem, g):
+        return False
+    for d in range(3):
+        step[d] = g.space[d] // sample.item
+    if steps.count > 1:
+        row_offsets(tile, next_sample, step, t.b_offset)
+    elif follow_evenly(tile, next_sample, step):
+        t.b_offset[0] = 0
+    else:
         return False
     t.columns = g.data + tile.n * g.n + (t.group * sample.cout + t.co_from) * g.channel \
         + elements_to(sample, g, tile.first) * sample.item
-    t.column_panel, t.column_pixel = own.co.columns, g.space[2] // sample.item
-    t.b_offset[0] = 0
-    for n in range(tile.samples if steps.count > 1 else 0):
-        for z in range(tile.extent[0]):
-            for y in range(tile.extent[1]):
-                t.b_offset[s] = (n * g.n + z * g.space[0] + y * g.space[1]) // sample.item
-                s += 1
+    t.column_panel, t.column_pixel = own.co.columns, step[2]
     return True
 
 
