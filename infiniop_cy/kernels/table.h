@@ -49,6 +49,10 @@ typedef void (*TransposeKernel)(const char *from, int64_t column, char *to, int6
 typedef void (*TransposeToKernel)(const char *from, int64_t column, char *to, const int64_t *place, int64_t rows,
                                   int64_t columns);
 
+// Copies of rows of bytes, past the caches (after that, finish_streams() of support.h) where addresses are multiples of
+// 16. Rows follow each other, or begin and end with cache lines.
+typedef void (*StreamKernel)(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t bytes);
+
 // Copies of `rows` rows of `bytes` between zeros, `before` of them, up to `width` in all; rows are from_row and to_row
 // bytes apart.
 typedef void (*PadKernel)(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t before,
@@ -230,6 +234,7 @@ struct KernelTable {
     TransposeKernel widen_transpose[DTYPE_COUNT];     // F16, BF16, F32, F64: to the compute type
     TransposeToKernel transpose_to[DTYPE_COUNT];      // BF16, F32, F64
     PadKernel pad_rows;
+    StreamKernel stream_rows;
     PadKernel pad_every_other;        // 4-byte elements, two apart in the source
     RegisterTiles gemm[DTYPE_COUNT];  // F32, F64
     RegisterTiles dot2;               // by pairs of bfloat16, the earlier step in the upper half:

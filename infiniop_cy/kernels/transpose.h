@@ -204,6 +204,28 @@ inline void pad_rows(const char *from, int64_t from_row, char *to, int64_t to_ro
 #endif
 }
 
+// Rows of bytes that follow each other, or fill cache lines: pieces of a line are joined on their way to memory.
+inline void stream_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t bytes) {
+#if defined(__SSE2__)
+    if (((uintptr_t(to) | uintptr_t(to_row) | uintptr_t(bytes)) & 15) == 0) {
+        for (; rows > 0; rows--, to += to_row, from += from_row) {
+            int64_t at = 0;
+            auto sixteen = [&]() {
+                _mm_stream_si128((__m128i *)(to + at), _mm_loadu_si128((const __m128i *)(from + at)));
+                at += 16;
+            };
+#if defined(__AVX512F__)
+            while (at < bytes && (uintptr_t(to + at) & 63)) sixteen();
+            for (; at + 64 <= bytes; at += 64) _mm512_stream_si512((__m512i *)(to + at), _mm512_loadu_si512(from + at));
+#endif
+            while (at < bytes) sixteen();
+        }
+        return;
+    }
+#endif
+    pad_rows(from, from_row, to, to_row, rows, 0, bytes, bytes);
+}
+
 // Rows of every other 4-byte element of the source between zeros, by columns as in pad_rows.
 inline void pad_every_other(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t before,
                             int64_t bytes, int64_t width) {
@@ -240,6 +262,7 @@ constexpr void fill_transpose(KernelTable &table) {
     table.transpose_to[DTYPE_F32] = transpose_to<uint32_t, transpose_u32>;
     table.transpose_to[DTYPE_F64] = transpose_to<uint64_t, transpose_u64>;
     table.pad_rows = pad_rows;
+    table.stream_rows = stream_rows;
     table.pad_every_other = pad_every_other;
 }
 

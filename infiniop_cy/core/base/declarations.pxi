@@ -20,6 +20,7 @@ cdef extern from "../kernels/table.h" nogil:
     ctypedef void (*ConvertKernel)(const char *, int64_t, char *, int64_t, int64_t) noexcept nogil
     ctypedef void (*TransposeKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef void (*TransposeToKernel)(const char *, int64_t, char *, const int64_t *, int64_t, int64_t) noexcept nogil
+    ctypedef void (*StreamKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef void (*PadKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t,
                                int64_t) noexcept nogil
     ctypedef struct BatchReduce:
@@ -131,6 +132,7 @@ cdef extern from "../kernels/table.h" nogil:
         TransposeKernel *widen_transpose
         TransposeToKernel *transpose_to
         PadKernel pad_rows
+        StreamKernel stream_rows
         PadKernel pad_every_other
         RegisterTiles *gemm
         RegisterTiles dot2

@@ -40,7 +40,6 @@ static inline void shared_set(int64_t *counter, int64_t value) { __atomic_store_
 static inline void shared_or(int *flags, int value) {
     if (value) __atomic_fetch_or(flags, value, __ATOMIC_RELAXED);
 }
-static inline int shared_claim(char *claimed) { return !__atomic_exchange_n(claimed, 1, __ATOMIC_RELAXED); }
 
 // The bytes of stack that this thread has left; a very large number where that cannot be found out.
 static inline int64_t stack_left(void) {

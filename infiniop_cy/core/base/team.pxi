@@ -13,7 +13,6 @@ cdef extern from "base/team.h" nogil:
     int64_t shared_get(const int64_t *counter)
     void shared_set(int64_t *counter, int64_t value)
     void shared_or(int *flags, int value)
-    bint shared_claim(char *claimed)
     int64_t stack_left()
     int allowed_team(int size)
 
@@ -44,13 +43,12 @@ ctypedef struct TeamWork:
     bint (*units)(const void *context, int64_t first, int64_t stop, int thread) noexcept nogil
     const void *context
     int64_t count               # of units, 0 to count - 1
-    int64_t step                # units taken at a time; 0: each thread has its part, then takes what others left
+    int64_t step                # units taken at a time
     Interrupt *interrupt        # NULL: it cannot be stopped
     int team
-    int64_t next                # shared: the first unit that nobody has taken
     int found                   # shared: whether some units() returned True
     int64_t begin               # parts are of the units from here on
-    char claimed[MAX_THREADS]   # shared: the parts that have been taken
+    int64_t next[MAX_THREADS]   # shared: the first unit of each part that nobody has taken
     int64_t began_ns, ended_ns, taken  # the calling thread's time in a region, and how often it took units
 
 
@@ -96,20 +94,32 @@ cdef bint must_stop(Interrupt *interrupt) noexcept nogil:
     return shared_get(&interrupt.stopped)
 
 
+cdef int64_t part_begin(const TeamWork *work, int part) noexcept nogil:
+    """Return the first unit of a thread's part: units that follow each other read the same memory, or what was asked
+    for ahead of time."""
+    return work.begin + (work.count - work.begin) * part // work.team
+
+
 cdef bint take_units(TeamWork *work, int thread, int64_t *first, int64_t *stop) noexcept nogil:
-    """Take the next units that nobody has; False where there are none."""
-    cdef int64_t rest = work.count - work.begin
+    """Take the next units of the thread's part, or of a part that others have not done; False where there are none."""
+    cdef int64_t end
     cdef int k, part
-    if work.step:
-        first[0] = shared_add(&work.next, work.step)
-        stop[0] = min(work.count, first[0] + work.step)
-        return first[0] < work.count
     for k in range(work.team):
         part = (thread + k) % work.team
-        if shared_claim(&work.claimed[part]):
-            first[0], stop[0] = work.begin + rest * part // work.team, work.begin + rest * (part + 1) // work.team
-            return True
+        end = part_begin(work, part + 1)
+        if shared_get(&work.next[part]) < end:
+            first[0] = shared_add(&work.next[part], work.step)
+            if first[0] < end:
+                stop[0] = min(end, first[0] + work.step)
+                return True
     return False
+
+
+cdef void leave_rest(TeamWork *work) noexcept nogil:
+    """Let nobody take more units."""
+    cdef int part
+    for part in range(work.team):
+        shared_set(&work.next[part], work.count)
 
 
 cdef void team_body(void *context, int thread) noexcept nogil:
@@ -125,7 +135,7 @@ cdef void team_body(void *context, int thread) noexcept nogil:
         if thread == 0:
             work.taken += 1
             if must_stop(work.interrupt):
-                shared_set(&work.next, work.count)
+                leave_rest(work)
     if thread == 0:
         work.ended_ns = clock_ns()
 
@@ -149,6 +159,7 @@ cdef bint run_team(TeamWork *work, int threads, int64_t alone_step) noexcept nog
     """Do all units on at most so many threads; return what units() found. The caller has set units, context, count,
     step and interrupt. alone_step: units at a time where one thread works."""
     cdef int64_t start, now
+    cdef int part
     work.begin = work.found = 0
     work.team = <int>min(<int64_t>threads, work.count)
     if must_stop(work.interrupt):
@@ -167,8 +178,9 @@ cdef bint run_team(TeamWork *work, int threads, int64_t alone_step) noexcept nog
                 return work.found
         else:
             shared_set(&team_late_ns, 0)
-    work.next, work.taken = work.begin, 0
-    memset(work.claimed, 0, work.team)
+    work.taken = 0
+    for part in range(work.team):
+        work.next[part] = part_begin(work, part)
     start = clock_ns()
     run_region(work.team, team_body, work)
     now = clock_ns()

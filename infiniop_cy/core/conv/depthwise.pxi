@@ -84,8 +84,6 @@ cdef int64_t cut_depthwise(const ConvProblem *problem, int gradients, int thread
     own.sums_apart = sample_positions(own.blocks.pixels, STENCIL_MOST_POSITIONS)
     own.tiles = count_tiles(&own.blocks.tiling, 1, own.blocks.steps)
     cut_channels(problem, STENCIL_LINES, own)
-    own.stream = not problem.accumulate and problem.batch * lane_channels(sample) * sample.pixels_in \
-        * itemsize_of(sample.dtype) >= STENCIL_STREAM
     own.by_tiles = own.parts < 8 * threads
     if own.by_tiles and gradients & FOR_GRAD_WEIGHT:
         own.keeps = not mul_overflows(own.tiles * own.parts, problem.batch, &kept) \
@@ -171,8 +169,6 @@ cdef bint prepare_depthwise(const ConvRun *run, int64_t number, char *scratch) n
         load_lane_weights(&t, local_piece(run, STENCIL_NATURAL, scratch))
     begin_tile(&t, tile // own.tiles, tile % own.tiles)
     run_stencils(&t, shared_piece(run, STENCIL_PARTS) + number * own.vectors * t.bytes)
-    if own.stream:
-        finish_streams()
     return False
 
 
@@ -198,8 +194,6 @@ cdef void run_samples(LaneTask *t, const BiasShare *bias, char *natural) noexcep
                 add_values(t.run.sample, t.products, t.totals, t.vectors * t.bytes // t.run.sample.item)
                 if box_positions(&t.out):
                     add_bias(t.run.problem, &t.out, bias)
-    if t.own.stream:
-        finish_streams()
 
 
 cdef void depthwise_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:

@@ -11,7 +11,6 @@ cdef enum:
     STENCIL_PIXELS = 2048         # steps of a tile
     STENCIL_POSITIONS = 10240     # of all blocks of a tile, for one vector of channels: they stay in L2
     STENCIL_MOST_POSITIONS = 32768  # where taps reach far
-    STENCIL_STREAM = 1 << 20      # bytes of a grad_input that does not stay in the cache
 
     # pieces of scratch; shared, or of a thread whose tasks are the first to need them:
     STENCIL_TABLE = 0

@@ -10,7 +10,6 @@ ctypedef struct Depthwise:
     int64_t products       # vectors of a task's sums of grad_weight
     bint by_tiles          # prepare computes one tile of one sample at a time
     bint keeps             # and keeps its sums of grad_weight
-    bint stream            # grad_input does not stay in the cache
 
 
 ctypedef struct LaneTask:
@@ -202,7 +201,7 @@ cdef void save_tile_input(const LaneTask *t) noexcept nogil:
         pack_lane_box(sample, out, size, &t.pixels, &channels, t.pixels.extent, t.own.sums_apart, t.old)
         for v in range(t.vectors):
             add_values(sample, t.old + v * apart, t.sums + v * apart, box_positions(&t.pixels) * sample.lanes)
-    unpack_lane_box(sample, out, &t.pixels, &channels, t.own.sums_apart, t.own.stream, t.sums)
+    unpack_lane_box(sample, out, &t.pixels, &channels, t.own.sums_apart, t.run.problem.stream, t.sums)
 
 
 cdef void run_stencils(const LaneTask *t, char *products) noexcept nogil:

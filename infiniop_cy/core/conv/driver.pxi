@@ -256,6 +256,8 @@ cdef bint run_unit(const ConvRun *run, const ConvAlgorithm *algorithm, int64_t n
         nonfinite = algorithm.prepare(run, number, scratch)
     else:
         algorithm.task(run, number, scratch)
+    if run.problem.stream and run.gradients & FOR_GRAD_INPUT:
+        finish_streams()
     check_canaries(&run.blocking.local, scratch)
     leave_float_state(float_state)
     return nonfinite

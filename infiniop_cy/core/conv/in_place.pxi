@@ -2,7 +2,7 @@
 # packed block would be a copy. The values and the order of their products are those of the block.
 cdef enum:
     SPREAD_BYTES = 2048    # steps of multiples of this reach a few sets of a cache only
-    NEAR_BYTES = 256       # from pixel to pixel, so that a tile of grad_weight stays in the second-level cache
+    PIXELS_BYTES = 16384   # of sums of pixels that are saved before the next ones: they stay in the first-level cache
 
 
 cdef bint of_whole_elements(const ConvProblem *problem, const ConvView *view) noexcept nogil:
@@ -21,11 +21,6 @@ cdef bint spreads_over_sets(int64_t step) noexcept nogil:
 cdef int64_t elements_to(const SampleGeometry *sample, const ConvView *view, const int64_t *pixel) noexcept nogil:
     """Count the elements from a channel's first pixel to this one."""
     return (pixel[0] * view.space[0] + pixel[1] * view.space[1] + pixel[2] * view.space[2]) // sample.item
-
-
-cdef bint lie_near(int64_t step) noexcept nogil:
-    """Say whether pixels `step` bytes apart are so near that all of a tile stay in the second-level cache."""
-    return -NEAR_BYTES <= step <= NEAR_BYTES
 
 
 cdef bint follow_evenly(const Box *tile, int64_t next_sample, const int64_t *step) noexcept nogil:
@@ -60,7 +55,7 @@ cdef bint input_lies_ready(const ConvProblem *problem) noexcept nogil:
     cdef int64_t size[3]
     cdef int d
     if sample.taps != 1 or not of_whole_elements(problem, x) \
-            or (x.space[2] != sample.item and not lie_near(sample.axis[2].stride * x.space[2])):
+            or (x.space[2] != sample.item and x.channel != sample.item):
         return False
     input_size(sample, size)
     output_size(sample, last)
@@ -121,6 +116,21 @@ cdef void lead_through_input(const ConvRun *run, WeightTile *t, const Box *tile,
 
 # ---- grad_output as columns of grad_weight
 
+cdef bint passes_end(const ConvRun *run, const WeightTile *t, const Box *tile) noexcept nogil:
+    """Say whether whole vectors of a tile's channels would go on past grad_output's last element."""
+    cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t size[3]
+    cdef int64_t left = (run.sample.groups - t.group) * run.sample.cout - t.co_from - t.pitch
+    cdef int d
+    output_size(run.sample, size)
+    left = left * g.channel + max(<int64_t>0, (run.problem.batch - 1) * g.n) \
+        - max(tile.n * g.n, (tile.n + tile.samples - 1) * g.n)
+    for d in range(3):
+        left += max(<int64_t>0, (size[d] - 1) * g.space[d]) \
+            - max(tile.first[d] * g.space[d], (tile.first[d] + tile.extent[d] - 1) * g.space[d])
+    return left < 0
+
+
 cdef bint lead_through_columns(const ConvRun *run, WeightTile *t, const Box *tile,
                                const BatchReduce *steps) noexcept nogil:
     """Point a task's columns, which fill its micro-panels, at a tile of grad_output whose channels lie side by side;
@@ -131,7 +141,8 @@ cdef bint lead_through_columns(const ConvRun *run, WeightTile *t, const Box *til
     cdef int64_t next_sample = g.n // sample.item
     cdef int64_t step[3]
     cdef int d
-    if t.cos < t.pitch or g.channel != sample.item or not lie_near(g.space[2]) or not of_whole_elements(run.problem, g):
+    if g.channel != sample.item or not of_whole_elements(run.problem, g) or (
+            t.cos < t.pitch and passes_end(run, t, tile)):
         return False
     for d in range(3):
         step[d] = g.space[d] // sample.item
@@ -179,3 +190,74 @@ cdef void lead_through_output(const ConvRun *run, InputTile *t, const Box *block
                     i += 1
     repeat_last(t.indirection, i)
     steps.a_step = g.channel // sample.item
+
+
+# ---- both as pixels of channels: grad_input is written while its sums are in the first-level cache
+
+cdef bint both_lie_by_pixels(const ConvRun *run, const InputTile *t) noexcept nogil:
+    """Say whether each pixel of a phase is a product of the weights with one pixel, and both lie as their channels side
+    by side."""
+    cdef const ConvProblem *problem = run.problem
+    return run.sample.taps == 1 and t.phase.tap_count == 1 and not run.nonfinite and not problem.accumulate \
+        and problem.view[CONV_GRAD_OUTPUT].channel == run.sample.item \
+        and problem.view[CONV_GRAD_INPUT].channel == run.sample.item
+
+
+cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchReduce *steps, int64_t first,
+                           int64_t pixels, char *to, int64_t to_step) noexcept nogil:
+    """Multiply some pixels at a time by all panels, and save them to pixels to_step bytes apart, while the next ones
+    are asked for."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
+    cdef InputTile some = t[0]
+    cdef BatchReduce part = steps[0]
+    cdef Prefetch prefetch
+    cdef int64_t rows = register_tile(sample, &own.weights.ci).rows, pitch = t.sums.pixel_pitch * sample.item, co, next
+    cdef int64_t g_step = run.problem.view[CONV_GRAD_OUTPUT].space[2]
+    cdef int64_t chunk = rows * max(<int64_t>2, min(<int64_t>64, PIXELS_BYTES // pitch) // rows)
+    cdef int64_t calls = t.panels * ceil_div(chunk, rows) * ceil_div(sample.cout, run.order.channels)
+    cdef int64_t end = first + pixels
+    part.count, part.depth = 1, 0
+    t.a_offset[0] = t.b_offset[0] = 0
+    while first < end and not is_stopped(run):
+        some.pixels = min(chunk, end - first)
+        some.indirection = t.indirection + first
+        some.block = t.block
+        next = min(chunk, end - first - some.pixels)
+        no_prefetch(&prefetch)
+        if next:
+            prefetch_pixels(t.block + t.indirection[first + some.pixels] * sample.item, g_step, next,
+                            sample.cout * sample.item, calls, &prefetch)
+        memset(t.sums.data, 0, some.pixels * pitch)
+        co = 0
+        while co < sample.cout:
+            part.depth = min(run.order.channels, sample.cout - co)
+            multiply_panels(run, &some, &part, co, 0, &prefetch)
+            co += run.order.channels
+            some.block += run.order.channels * sample.item
+        save_pixels(run.problem, t.sums.data, t.sums.pixel_pitch, some.pixels, t.sums.channels, to, to_step,
+                    sample.item, t.staging)
+        to += some.pixels * to_step
+        first += some.pixels
+
+
+cdef void multiply_by_pixels(const ConvRun *run, const InputTile *t, const BatchReduce *steps) noexcept nogil:
+    """Multiply and save a tile, in one stretch where its pixels follow each other evenly in both tensors, else row by
+    row."""
+    cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
+    cdef int64_t row = t.tile.extent[2], first = 0, n, z, y
+    cdef int64_t step[3]
+    cdef int d
+    for d in range(3):
+        step[d] = out.space[d] * run.sample.axis[d].stride
+    if follow_evenly(&t.tile, out.n, step) and follow_evenly(&t.tile, g.n, g.space):
+        multiply_stretch(run, t, steps, 0, t.pixels, tile_row(run.problem, t.sums.group, &t.phase, &t.tile,
+                                                              t.sums.ci_from, 0, 0, 0), step[2])
+        return
+    for n in range(t.tile.samples):
+        for z in range(t.tile.extent[0]):
+            for y in range(t.tile.extent[1]):
+                multiply_stretch(run, t, steps, first, row, tile_row(run.problem, t.sums.group, &t.phase, &t.tile,
+                                                                     t.sums.ci_from, n, z, y), step[2])
+                first += row

@@ -100,8 +100,12 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
     in_place = output_lies_ready(run.problem, &block)
     if in_place:
         lead_through_output(run, &t, &block, &steps)
+        if both_lie_by_pixels(run, &t):
+            multiply_by_pixels(run, &t, &steps)
+            return
     else:
         fill_indirection(&t.tile, block.extent, pitch, t.indirection)
+    clear_input_sums(run, &t)
     while t.phase.tap_count and co < sample.cout:
         count = min(run.order.channels, sample.cout - co)
         steps.depth = ceil_div(count, 2) if own.weights.ci.vnni else count

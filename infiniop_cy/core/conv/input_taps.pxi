@@ -94,6 +94,7 @@ cdef void input_taps_task(const ConvRun *run, int64_t number, char *scratch) noe
     cdef int d
     if not begin_input_tile(run, number, scratch, &t):
         return
+    clear_input_sums(run, &t)
     output_size(sample, size)
     begin_steps(run, &t, &steps)
     steps.count, t.a_offset[0], t.b_offset[0] = 1, 0, 0

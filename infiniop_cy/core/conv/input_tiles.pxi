@@ -84,8 +84,7 @@ cdef bint prepare_input_weights(const ConvRun *run, int64_t number, char *scratc
 
 
 cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, InputTile *t) noexcept nogil:
-    """Begin task number (group, micro-panels, phase, tile), its sums zero; return False where the phase has no such
-    tile."""
+    """Begin task number (group, micro-panels, phase, tile); return False where the phase has no such tile."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef int64_t phases = phase_count(sample), parts = ceil_div(own.weights.ci.count, own.task_panels)
@@ -112,8 +111,12 @@ cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, In
     t.sums.pixel_pitch, t.sums.ci_pitch = t.panels * own.weights.ci.columns, 1
     t.sums.channels = min(t.sums.pixel_pitch, sample.cin - t.sums.ci_from)
     t.sums.extent = t.tile.extent
-    memset(t.sums.data, 0, (t.pixels + MAX_ROWS) * t.sums.pixel_pitch * sample.item)
     return True
+
+
+cdef void clear_input_sums(const ConvRun *run, const InputTile *t) noexcept nogil:
+    """Begin a task's sums, also those of rows that nobody reads."""
+    memset(t.sums.data, 0, (t.pixels + MAX_ROWS) * t.sums.pixel_pitch * run.sample.item)
 
 
 cdef void fill_indirection(const Box *tile, const int64_t *extent, int64_t pitch, int64_t *indirection) noexcept nogil:

@@ -7,6 +7,7 @@ ctypedef struct Prefetch:
     int64_t bytes          # of a channel
     int64_t done           # bytes of the current channel
     int64_t lines          # cache lines at a time
+    const Prefetch *then   # what to ask for after that; NULL for nothing
 
 
 cdef void no_prefetch(Prefetch *prefetch) noexcept nogil:
@@ -38,6 +39,16 @@ cdef void plan_prefetch(const ConvProblem *problem, const int64_t *size, const B
     prefetch.lines = ceil_div(channels * (prefetch.bytes // CONV_ALIGN + 1), max(<int64_t>1, calls))
 
 
+cdef void prefetch_pixels(const char *first, int64_t step, int64_t pixels, int64_t bytes, int64_t calls,
+                          Prefetch *prefetch) noexcept nogil:
+    """Plan to prefetch so many bytes of each of some pixels, `step` bytes apart, in `calls` parts."""
+    no_prefetch(prefetch)
+    prefetch.source, prefetch.channel, prefetch.channels, prefetch.bytes = <char *>first, step, pixels, bytes
+    if -CONV_ALIGN < step - bytes < CONV_ALIGN and step > 0:
+        prefetch.channels, prefetch.bytes = min(<int64_t>1, pixels), pixels * step
+    prefetch.lines = ceil_div(prefetch.channels * (prefetch.bytes // CONV_ALIGN + 1), max(<int64_t>1, calls))
+
+
 cdef void prefetch_some(Prefetch *prefetch) noexcept nogil:
     """Ask for the next few lines."""
     cdef int64_t i
@@ -50,3 +61,5 @@ cdef void prefetch_some(Prefetch *prefetch) noexcept nogil:
             prefetch.done = 0
             prefetch.source += prefetch.channel
             prefetch.channels -= 1
+            if prefetch.channels == 0 and prefetch.then != NULL:
+                prefetch[0] = prefetch.then[0]

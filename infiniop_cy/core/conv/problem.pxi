@@ -9,6 +9,8 @@
 # One and two spatial axes are three with leading ones of one pixel. co and ci count inside one group. The CPU's
 # algorithms and the GPU's plan both start from here.
 cdef enum:
+    STREAM_GRADIENT = 1 << 20  # bytes of a grad_input that does not stay in the caches until it is read
+
     # the tensors, in the order of messages
     CONV_GRAD_OUTPUT = 0
     CONV_INPUT = 1
@@ -83,6 +85,7 @@ ctypedef struct ConvProblem:
     TrimmedTaps trimmed           # the sample's geometry is that of what is left
     int64_t batch
     bint accumulate
+    bint stream                   # grad_input goes past the caches, as far as an algorithm can
     ConvView view[CONV_TENSORS]   # data is NULL for gradients left out
     ConvertKernel load, save      # storage to compute type and back
 
@@ -261,6 +264,8 @@ cdef void conv_problem(const ConvSpec *spec, Tensor **tensors, ConvProblem *prob
     sample_geometry(spec, tensors, &problem.sample)
     problem.batch = tensors[CONV_INPUT].shape[0]
     problem.accumulate = spec.accumulate
+    problem.stream = not spec.accumulate and problem.batch * problem.sample.groups * problem.sample.cin \
+        * problem.sample.pixels_in * itemsize_of(problem.sample.dtype) >= STREAM_GRADIENT
     problem.load = kernels.convert[problem.sample.dtype][problem.sample.compute]
     problem.save = kernels.convert[problem.sample.compute][problem.sample.dtype]
     for arg in range(CONV_TENSORS):

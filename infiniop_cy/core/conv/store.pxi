@@ -46,7 +46,11 @@ cdef void save_pixels(const ConvProblem *problem, const char *sums, int64_t pitc
         return
     if channel == itemsize_of(sample.dtype) and not problem.accumulate:
         if sample.dtype == sample.compute:
-            kernels.pad_rows(sums, pitch * item, out, step, pixels, 0, channels * item, channels * item)
+            if problem.stream and (step == channels * item
+                                   or (<uintptr_t>out | <uintptr_t>(step | channels * item)) % CONV_ALIGN == 0):
+                kernels.stream_rows(sums, pitch * item, out, step, pixels, channels * item)
+            else:
+                kernels.pad_rows(sums, pitch * item, out, step, pixels, 0, channels * item, channels * item)
             return
         for i in range(pixels):
             problem.save(sums + i * pitch * item, item, out + i * step, channel, channels)

@@ -5,6 +5,7 @@ cdef enum:
     SHORT_IMAGE = 64           # with fewer output pixels tiles hold several samples, products are added one by one
     WEIGHT_CO = 128            # columns of a task
     WEIGHT_ROWS = 576          # rows of a task
+    WEIGHT_CHUNK = 64          # pixels that all rows and columns meet before the next ones, where these are not packed
 
     # pieces of a thread's scratch
     WEIGHT_INPUT = 0
@@ -16,6 +17,7 @@ cdef enum:
     WEIGHT_A_OFFSETS = 6
     WEIGHT_B_OFFSETS = 7
     WEIGHT_BIAS = 8
+    WEIGHT_CHAINED = 9
 
 
 ctypedef struct WeightTiles:
@@ -34,6 +36,8 @@ ctypedef struct WeightTile:
     char *columns         # grad_output, packed or where it lies: panels of columns,
     int64_t column_panel, column_pixel  # so many elements from panel to panel, and from pixel to pixel
     char *sums
+    char *chained         # the sums of a tile, while its products are added one by one
+    bint by_pixels        # rows and columns are read where they lie, channels side by side
     char *staging
     int64_t *place
     int64_t *indirection
@@ -88,6 +92,7 @@ cdef void book_weight_tiles(const SampleGeometry *sample, const WeightTiles *own
     # A row of n pixels makes at most n pairs, each of which takes the room of a float.
     book(local, WEIGHT_OUTPUT, pixels * columns, sample.item)
     book(local, WEIGHT_SUMMED, (own.rows + MAX_ROWS) * columns, sample.item)
+    book(local, WEIGHT_CHAINED, (own.rows + MAX_ROWS) * columns, sample.item)
     book(local, WEIGHT_STAGING, staging_elements(sample), sample.item)
     book(local, WEIGHT_PLACES, pixels, sizeof(int64_t))
     book(local, WEIGHT_INDIRECTION, own.rows + MAX_ROWS, sizeof(int64_t))
@@ -112,6 +117,7 @@ cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, W
     t.cos = min(t.pitch, sample.cout - t.co_from)
     t.input, t.output = local_piece(run, WEIGHT_INPUT, scratch), local_piece(run, WEIGHT_OUTPUT, scratch)
     t.sums, t.staging = local_piece(run, WEIGHT_SUMMED, scratch), local_piece(run, WEIGHT_STAGING, scratch)
+    t.chained = local_piece(run, WEIGHT_CHAINED, scratch)
     t.place = <int64_t *>local_piece(run, WEIGHT_PLACES, scratch)
     t.indirection = <int64_t *>local_piece(run, WEIGHT_INDIRECTION, scratch)
     t.a_offset = <int64_t *>local_piece(run, WEIGHT_A_OFFSETS, scratch)
@@ -132,7 +138,9 @@ cdef void pack_output_columns(const ConvRun *run, WeightTile *t, const Box *tile
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef int64_t columns = own.co.columns, first, count, p, s, panel_bytes = box_positions(tile) * columns * sample.item
     cdef int64_t size[3]
-    if not own.co.vnni and lead_through_columns(run, t, tile, steps):
+    t.by_pixels = not own.co.vnni and lead_through_columns(run, t, tile, steps)
+    if t.by_pixels:
+        t.by_pixels = t.rows < 2 or t.indirection[1] == 1
         return
     t.columns, t.column_panel, t.column_pixel = t.output, box_positions(tile) * columns, columns
     for s in range(steps.count):
@@ -147,6 +155,51 @@ cdef void pack_output_columns(const ConvRun *run, WeightTile *t, const Box *tile
                           t.staging, t.place)
 
 
+cdef void chunk_steps(const WeightTile *t, const BatchReduce *steps, int64_t first, int64_t *offset,
+                      BatchReduce *some) noexcept nogil:
+    """Take the steps from `first` on that make a chunk: pixels of the only stretch, or a row of pixels."""
+    some[0] = steps[0]
+    some.count, some.a_offset, some.b_offset = 1, offset, offset + 1
+    if steps.count == 1:
+        some.depth = min(<int64_t>WEIGHT_CHUNK, steps.depth - first)
+        offset[0], offset[1] = t.a_offset[0] + first * steps.a_step, t.b_offset[0] + first * steps.b_step
+    else:
+        offset[0], offset[1] = t.a_offset[first], t.b_offset[first]
+
+
+cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchReduce *steps) noexcept nogil:
+    """Add the products of the rows and columns of a tile where both lie pixel by pixel: all of some pixels, while the
+    next ones are asked for. Unless products are added one by one anyway, a tile has sums of its own, so that no bit
+    depends on where it is cut."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
+    cdef int64_t item = sample.item, first = 0, last = steps.depth if steps.count == 1 else steps.count, p
+    cdef int64_t step = WEIGHT_CHUNK if steps.count == 1 else 1
+    cdef int64_t calls = t.panels * ceil_div(t.rows, register_tile(sample, &own.co).rows)
+    cdef int64_t offset[2]
+    cdef char *sums = t.sums if run.order.accumulate else t.chained
+    cdef Prefetch rows, columns
+    cdef BatchReduce some, next
+    if not run.order.accumulate:
+        memset(t.chained, 0, t.rows * t.pitch * item)
+    while first < last:
+        no_prefetch(&rows)
+        if first + step < last:
+            chunk_steps(t, steps, first + step, offset, &next)
+            prefetch_pixels(t.input + offset[0] * item, next.a_step * item, next.depth, t.rows * item, calls, &rows)
+            prefetch_pixels(t.columns + offset[1] * item, next.b_step * item, next.depth, t.cos * item, calls, &columns)
+            rows.lines += columns.lines
+            columns.lines, rows.then = rows.lines, &columns
+        chunk_steps(t, steps, first, offset, &some)
+        for p in range(t.panels):
+            multiply(register_tile(sample, &own.co), &some, t.input, t.indirection, t.rows,
+                     t.columns + p * t.column_panel * item, sums + p * own.co.columns * item, t.pitch, item, True,
+                     &rows)
+        first += step
+    if not run.order.accumulate:
+        add_values(sample, t.chained, t.sums, t.rows * t.pitch)
+
+
 cdef void multiply_columns(const ConvRun *run, const WeightTile *t, BatchReduce *steps,
                            Prefetch *prefetch) noexcept nogil:
     """Add the products of the rows and columns of a tile."""
@@ -154,6 +207,9 @@ cdef void multiply_columns(const ConvRun *run, const WeightTile *t, BatchReduce 
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     cdef int64_t item = sample.item, p
     steps.a_offset, steps.b_offset, steps.b_step = t.a_offset, t.b_offset, t.column_pixel
+    if t.by_pixels:
+        multiply_chunks(run, t, steps)
+        return
     for p in range(t.panels):
         multiply(register_tile(sample, &own.co), steps, t.input, t.indirection, t.rows,
                  t.columns + p * t.column_panel * item, t.sums + p * own.co.columns * item, t.pitch, item,

@@ -136,6 +136,6 @@ cdef void run_elementwise(const ElementwisePlan *plan, char **data, int threads)
     if plan.size < PARALLEL_FROM or threads == 1:
         run_tasks(&run, 0, tasks, 0)
         return
-    work.units, work.context, work.count, work.step = run_tasks, &run, tasks, 0
+    work.units, work.context, work.count, work.step = run_tasks, &run, tasks, tasks
     work.interrupt = NULL
     run_team(&work, threads, ALONE_TASKS)
