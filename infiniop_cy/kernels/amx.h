@@ -4,6 +4,7 @@
 #pragma once
 #include "convert.h"
 #include "table.h"
+#include "transpose.h"
 
 namespace INFINIOP_ISA {
 namespace {
@@ -169,7 +170,22 @@ inline void narrow_rows(const char *from, int64_t from_row, char *to, int64_t to
         for (; rows > 0; rows--, from += from_row, to += to_row) convert<float, bfloat16>(from, 4, to, 2, n);
 }
 
-constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, add_sums, narrow_rows}; }
+inline void save_panels(const char *from, int64_t panel, char *to, int64_t to_row, int64_t rows, int64_t channels,
+                        int bf16, int past) {
+    alignas(64) char line[2 * AMX_PANELS_COLUMNS];
+    void (*const copy)(const char *, int64_t, char *, int64_t, int64_t, int64_t) = past ? stream_rows : copy_rows;
+    for (; rows > 0; rows--, from += 4 * AMX_SIDE, to += to_row) {
+        for (int64_t c = 0; c < channels; c += AMX_SIDE) {
+            const char *at = from + c / AMX_SIDE * panel;
+            const int64_t n = channels - c < AMX_SIDE ? channels - c : int64_t(AMX_SIDE);
+            if (bf16) narrow_rows(at, 0, line + 2 * c, 0, 1, n);
+            else copy(at, 0, to + 4 * c, 0, 1, 4 * n);
+        }
+        if (bf16) copy(line, 0, to, 0, 1, 2 * channels);
+    }
+}
+
+constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, add_sums, narrow_rows, save_panels}; }
 #else
 constexpr void fill_amx(KernelTable &) {}
 #endif

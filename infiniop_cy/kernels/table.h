@@ -143,6 +143,7 @@ struct AmxBatchReduce {
     int64_t parts, a_part, b_part;
 };
 
+enum { AMX_PANELS_COLUMNS = 512 };
 enum { AMX_SIDE = 32, AMX_STEPS = 32 };  // rows and columns of one call at most, steps of one instruction
 
 // bfloat16 by AMX. Null where the instruction set has none; to be called where infiniop_amx().
@@ -156,6 +157,10 @@ struct AmxKernels {
     void (*add)(const char *sums, char *to, int64_t to_row, int64_t to_right, int64_t rows, int64_t columns);
     // Rows of n sums to bfloat16; rows are from_row and to_row bytes apart.
     void (*narrow_rows)(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t n);
+    // Rows of AMX_SIDE sums that follow each other, of at most AMX_PANELS_COLUMNS columns in all, `panel` bytes from
+    // panel to panel, to rows of float32 (or bf16) to_row bytes apart. past: past the caches, as StreamKernel does.
+    void (*save_panels)(const char *from, int64_t panel, char *to, int64_t to_row, int64_t rows, int64_t channels,
+                        int bf16, int past);
 };
 
 // sums[r] += sum over `lines` lines of `length` elements of g[i] * x[row[r] + i], r < count <= DOT_ROWS; from line to

@@ -175,20 +175,25 @@ void transpose_to(const char *from, int64_t column, char *to, const int64_t *pla
     transpose_rows<T, B>(from, column, to, [place](int64_t r) { return place[r]; }, rows, columns);
 }
 
+inline void copy_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t bytes) {
+    for (; rows > 0; rows--, to += to_row, from += from_row) {
+#if defined(__AVX512F__)
+        const __mmask64 last = bits_between(0, bytes % 64);
+        int64_t at = 0;
+        for (; at + 64 <= bytes; at += 64) _mm512_storeu_si512(to + at, _mm512_loadu_si512(from + at));
+        if (last) _mm512_mask_storeu_epi8(to + at, last, _mm512_maskz_loadu_epi8(last, from + at));
+#else
+        __builtin_memcpy(to, from, size_t(bytes));
+#endif
+    }
+}
+
 // Rows of bytes between zeros; by columns of whole vectors, whose masks are the same in every row. Without zeros row by
 // row, so that each is written as a whole.
 inline void pad_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t before,
                      int64_t bytes, int64_t width) {
 #if defined(__AVX512F__)
-    if (before == 0 && bytes == width) {
-        const __mmask64 last = bits_between(0, width % 64);
-        for (; rows > 0; rows--, to += to_row, from += from_row) {
-            int64_t at = 0;
-            for (; at + 64 <= width; at += 64) _mm512_storeu_si512(to + at, _mm512_loadu_si512(from + at));
-            if (last) _mm512_mask_storeu_epi8(to + at, last, _mm512_maskz_loadu_epi8(last, from + at));
-        }
-        return;
-    }
+    if (before == 0 && bytes == width) return copy_rows(from, from_row, to, to_row, rows, bytes);
     for (int64_t at = 0; at < width; at += 64) {
         const __mmask64 inside = bits_between(before - at, before + bytes - at), all = bits_between(0, width - at);
         for (int64_t r = 0; r < rows; r++)
@@ -223,7 +228,7 @@ inline void stream_rows(const char *from, int64_t from_row, char *to, int64_t to
         return;
     }
 #endif
-    pad_rows(from, from_row, to, to_row, rows, 0, bytes, bytes);
+    copy_rows(from, from_row, to, to_row, rows, bytes);
 }
 
 // Rows of every other 4-byte element of the source between zeros, by columns as in pad_rows.

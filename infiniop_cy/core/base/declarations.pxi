@@ -121,6 +121,7 @@ cdef extern from "../kernels/table.h" nogil:
                          int) noexcept nogil
         void (*add)(const char *, char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
         void (*narrow_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
+        void (*save_panels)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int, int) noexcept nogil
     ctypedef struct KernelTable:
         const char *isa
         int formula_count

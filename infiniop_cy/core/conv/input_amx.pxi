@@ -187,6 +187,7 @@ cdef void save_phase_amx(const ConvRun *run, const Phase *phase, const Box *part
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
     cdef InputSums sums
     cdef int64_t p
+    cdef bint by_pixels = channels_in_line(run.problem)
     memcpy(sums.extent, block.extent, sizeof(sums.extent))
     sums.group, sums.pixel_pitch, sums.ci_pitch = group, AMX_SIDE, 1
     for p in range(panels):
@@ -199,7 +200,12 @@ cdef void save_phase_amx(const ConvRun *run, const Phase *phase, const Box *part
             add_nonfinite_weights(run.problem, phase, part, &sums)
         if nonfinite_output:
             add_nonfinite_outputs(run.problem, phase, part, &sums)
-        save_positions(run.problem, phase, part, &sums, local_piece(run, AMX_STAGING, scratch))
+        if not by_pixels:
+            save_positions(run.problem, phase, part, &sums, local_piece(run, AMX_STAGING, scratch))
+    if by_pixels:
+        sums.data, sums.ci_from = local_piece(run, AMX_SUMMED, scratch), panel_from * AMX_SIDE
+        sums.channels = min(panels * AMX_SIDE, run.sample.cin - sums.ci_from)
+        save_channels_of_panels(run.problem, phase, part, &sums, own.positions * AMX_SUM_ROW)
 
 
 cdef void input_amx_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:

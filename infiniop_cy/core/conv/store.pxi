@@ -35,6 +35,11 @@ cdef void save_row(const ConvProblem *problem, char *values, char *out, int64_t 
     problem.save(values, sample.item, out, step, count)
 
 
+cdef bint fills_lines(const ConvProblem *problem, const char *out, int64_t step, int64_t bytes) noexcept nogil:
+    """Say whether so many bytes of each pixel go past the caches: they have to fill whole cache lines."""
+    return problem.stream and (step == bytes or (<uintptr_t>out | <uintptr_t>(step | bytes)) % CONV_ALIGN == 0)
+
+
 cdef void save_pixels(const ConvProblem *problem, const char *sums, int64_t pitch, int64_t pixels, int64_t channels,
                       char *out, int64_t step, int64_t channel, char *staging) noexcept nogil:
     """Save a row of sums, [pixel][pitch], to pixels `step` and channels `channel` bytes apart."""
@@ -46,8 +51,7 @@ cdef void save_pixels(const ConvProblem *problem, const char *sums, int64_t pitc
         return
     if channel == itemsize_of(sample.dtype) and not problem.accumulate:
         if sample.dtype == sample.compute:
-            if problem.stream and (step == channels * item
-                                   or (<uintptr_t>out | <uintptr_t>(step | channels * item)) % CONV_ALIGN == 0):
+            if fills_lines(problem, out, step, channels * item):
                 kernels.stream_rows(sums, pitch * item, out, step, pixels, channels * item)
             else:
                 kernels.pad_rows(sums, pitch * item, out, step, pixels, 0, channels * item, channels * item)
@@ -107,6 +111,30 @@ cdef bint narrow_pixels(const ConvProblem *problem, const char *sums, int64_t pi
             c += AMX_HALF
         first += STAGE_PIXELS
     return True
+
+
+cdef bint channels_in_line(const ConvProblem *problem) noexcept nogil:
+    """Say whether AMX's sums can be saved pixel by pixel, with all of its channels."""
+    cdef int dtype = problem.sample.dtype
+    return (dtype == DTYPE_F32 or dtype == DTYPE_BF16) and not problem.accumulate \
+        and problem.view[CONV_GRAD_INPUT].channel == itemsize_of(dtype)
+
+
+cdef void save_channels_of_panels(const ConvProblem *problem, const Phase *phase, const Box *tile,
+                                  const InputSums *sums, int64_t panel) noexcept nogil:
+    """Save panels of AMX's sums, `panel` bytes apart, to a grad_input whose channels lie side by side: pixel by pixel,
+    so that memory is written from its beginning to its end."""
+    cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
+    cdef int64_t step = problem.sample.axis[2].stride * out.space[2], n, z, y
+    cdef bint bf16 = problem.sample.dtype == DTYPE_BF16
+    cdef char *to
+    for n in range(tile.samples):
+        for z in range(tile.extent[0]):
+            for y in range(tile.extent[1]):
+                to = tile_row(problem, sums.group, phase, tile, sums.ci_from, n, z, y)
+                kernels.amx.save_panels(sum_of_pixel(problem, sums, n, z, y, 0), panel, to, step, tile.extent[2],
+                                        sums.channels, bf16,
+                                        fills_lines(problem, to, step, sums.channels * out.channel))
 
 
 cdef void save_positions(const ConvProblem *problem, const Phase *phase, const Box *tile, const InputSums *sums,
