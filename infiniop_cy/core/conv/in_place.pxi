@@ -1,7 +1,6 @@
 # Scalar operands of float and double that register tiles read where they lie: no padding is among them, so that a
 # packed block would be a copy. The values and the order of their products are those of the block.
 cdef enum:
-    SPREAD_BYTES = 2048    # steps of multiples of this reach a few sets of a cache only
     PIXELS_BYTES = 16384   # of sums of pixels that are saved before the next ones: they stay in the first-level cache
 
 
@@ -11,11 +10,6 @@ cdef bint of_whole_elements(const ConvProblem *problem, const ConvView *view) no
     cdef int64_t bits = <int64_t><uintptr_t>view.data | view.n | view.channel
     return sample.dtype == sample.compute \
         and (bits | view.space[0] | view.space[1] | view.space[2]) % sample.item == 0
-
-
-cdef bint spreads_over_sets(int64_t step) noexcept nogil:
-    """Say whether elements `step` bytes apart stay in the cache together."""
-    return step % SPREAD_BYTES != 0 or step == 0
 
 
 cdef int64_t elements_to(const SampleGeometry *sample, const ConvView *view, const int64_t *pixel) noexcept nogil:

@@ -1,5 +1,6 @@
 # Register tiles over packed blocks, and how columns are cut into micro-panels for them.
 cdef enum:
+    SPREAD_BYTES = 1024    # steps of multiples of this reach a few sets of a cache only
     MAX_ROWS = 8   # at least the rows of every register tile; indirection buffers and sums go on for so many
 
 
@@ -9,6 +10,11 @@ ctypedef struct MicroPanels:
     int64_t count
     int vectors         # of a micro-panel
     bint vnni           # steps are pairs of bfloat16
+
+
+cdef bint spreads_over_sets(int64_t step) noexcept nogil:
+    """Say whether elements `step` bytes apart stay in the cache together."""
+    return step % SPREAD_BYTES != 0 or step == 0
 
 
 cdef bint bfloat16_dot2(const SampleGeometry *sample) noexcept nogil:

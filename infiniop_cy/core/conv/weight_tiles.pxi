@@ -167,6 +167,16 @@ cdef void chunk_steps(const WeightTile *t, const BatchReduce *steps, int64_t fir
         offset[0], offset[1] = t.a_offset[first], t.b_offset[first]
 
 
+cdef void copy_columns(const ConvRun *run, const WeightTile *t, const BatchReduce *some) noexcept nogil:
+    """Copy the columns of a chunk side by side, as [micro-panel][pixel][co]."""
+    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
+    cdef int64_t item = run.sample.item, columns = own.co.columns, p
+    for p in range(t.panels):
+        kernels.pad_rows(t.columns + (some.b_offset[0] + p * columns) * item, some.b_step * item,
+                         t.output + p * some.depth * columns * item, columns * item, some.depth, 0,
+                         min(columns, t.cos - p * columns) * item, columns * item)
+
+
 cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchReduce *steps) noexcept nogil:
     """Add the products of the rows and columns of a tile where both lie pixel by pixel: all of some pixels, while the
     next ones are asked for. Unless products are added one by one anyway, a tile has sums of its own, so that no bit
@@ -178,6 +188,9 @@ cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchRe
     cdef int64_t calls = t.panels * ceil_div(t.rows, register_tile(sample, &own.co).rows)
     cdef int64_t offset[2]
     cdef char *sums = t.sums if run.order.accumulate else t.chained
+    cdef bint copies = not spreads_over_sets(steps.b_step * item)
+    cdef char *columns_from
+    cdef int64_t panel
     cdef Prefetch rows, columns
     cdef BatchReduce some, next
     if not run.order.accumulate:
@@ -191,10 +204,15 @@ cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchRe
             rows.lines += columns.lines
             columns.lines, rows.then = rows.lines, &columns
         chunk_steps(t, steps, first, offset, &some)
+        panel = t.column_panel * item
+        columns_from = t.columns
+        if copies:
+            copy_columns(run, t, &some)
+            panel, columns_from = some.depth * own.co.columns * item, t.output
+            some.b_step, offset[1] = own.co.columns, 0
         for p in range(t.panels):
             multiply(register_tile(sample, &own.co), &some, t.input, t.indirection, t.rows,
-                     t.columns + p * t.column_panel * item, sums + p * own.co.columns * item, t.pitch, item, True,
-                     &rows)
+                     columns_from + p * panel, sums + p * own.co.columns * item, t.pitch, item, True, &rows)
         first += step
     if not run.order.accumulate:
         add_values(sample, t.chained, t.sums, t.rows * t.pitch)
