@@ -12,7 +12,8 @@ namespace {
 
 template <int rows, int vectors>
 INFINIOP_DOT2 void gemm_dot2(const BatchReduce *steps, const void *a_, const int64_t *indirection, const void *b_,
-                             void *c_, int64_t c_row, int accumulate) {
+                             void *c_, int64_t c_row, int end) {
+    const bool accumulate = end == GEMM_CHAIN;
     float *c = (float *)c_;
     __m512 sum[rows][vectors];
 #pragma GCC unroll 8

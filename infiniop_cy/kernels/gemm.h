@@ -2,14 +2,33 @@
 #pragma once
 #include "dtype.h"
 #include "table.h"
+#include "transpose.h"
 
 namespace INFINIOP_ISA {
 namespace {
 
+// Sums to the first columns of rows; as sums that are added to 0, which has no -0.
+template <class V, int rows, int vectors>
+INFINIOP_INLINE void put_rows(V (&sum)[rows][vectors], scalar<V> *c, int64_t c_row, int64_t columns, bool past) {
+    constexpr int count = lanes<V>::count;
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; j++) {
+            scalar<V> *to = c + i * c_row + j * count;
+            const V value = V{} + sum[i][j];
+            if (columns < (j + 1) * count)
+                store_some((char *)to, value, columns > j * count ? int(columns % count) : 0);
+            else if (past) stream(to, value);
+            else store(to, value);
+        }
+}
+
 template <class V, int rows, int vectors>
 void gemm(const BatchReduce *steps, const void *a_, const int64_t *indirection, const void *b_, void *c_, int64_t c_row,
-          int accumulate) {
+          int end) {
     typedef scalar<V> S;
+    const bool accumulate = end == GEMM_CHAIN;
     constexpr int count = lanes<V>::count;
     S *c = (S *)c_;
     V sum[rows][vectors];
@@ -35,6 +54,7 @@ void gemm(const BatchReduce *steps, const void *a_, const int64_t *indirection, 
             }
         }
     }
+    if (end >= GEMM_PUT) return put_rows<V, rows, vectors>(sum, c, c_row, steps->columns, end == GEMM_PUT_PAST);
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8

@@ -30,6 +30,8 @@ cdef extern from "../kernels/table.h" nogil:
         const int64_t *b_offset
         int64_t a_step
         int64_t b_step
+        int64_t columns
+    int GEMM_PUT, GEMM_PUT_PAST
     ctypedef void (*GemmKernel)(const BatchReduce *, const void *, const int64_t *, const void *, void *, int64_t,
                                 int) noexcept nogil
     ctypedef struct LaneRows:

@@ -194,45 +194,81 @@ cdef bint both_lie_by_pixels(const ConvRun *run, const InputTile *t) noexcept no
     cdef const ConvProblem *problem = run.problem
     return run.sample.taps == 1 and t.phase.tap_count == 1 and not run.nonfinite and not problem.accumulate \
         and problem.view[CONV_GRAD_OUTPUT].channel == run.sample.item \
-        and problem.view[CONV_GRAD_INPUT].channel == run.sample.item
+        and problem.view[CONV_GRAD_INPUT].channel == run.sample.item \
+        and of_whole_elements(problem, &problem.view[CONV_GRAD_INPUT])
+
+
+cdef void put_rows(const ConvRun *run, const InputTile *t, BatchReduce *steps, int64_t first, int64_t rows, char *to,
+                   int64_t to_step, Prefetch *prefetch) noexcept nogil:
+    """Write the products of some pixels from registers: at least the rows of a register tile, the last of which may
+    begin before the others have ended."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const WeightPanels *weights = &(<const InputTiles *>run.blocking.own).weights
+    cdef const RegisterTile *tile = register_tile(sample, &weights.ci)
+    cdef int64_t item = sample.item, columns = weights.ci.columns, p, i
+    cdef bint past = run.problem.stream and sample.lanes * item == CONV_ALIGN \
+        and (<uintptr_t>to | <uintptr_t>to_step) % CONV_ALIGN == 0
+    cdef char *weight
+    for p in range(t.panels):
+        weight = weight_panel(sample, weights, shared_piece(run, INPUT_WEIGHTS), t.sums.group, t.panel_from + p, 0) \
+            + t.phase.first_packed * steps.depth * columns * item
+        steps.columns = t.sums.channels - p * columns
+        i = 0
+        while i < rows:
+            i = min(i, rows - tile.rows)
+            prefetch_some(prefetch)
+            tile.kernel(steps, t.block, t.indirection + first + i, weight, to + i * to_step + p * columns * item,
+                        to_step // item, GEMM_PUT_PAST if past else GEMM_PUT)
+            i += tile.rows
+
+
+cdef void sum_rows(const ConvRun *run, const InputTile *t, BatchReduce *steps, int64_t first, int64_t rows, char *to,
+                   int64_t to_step, Prefetch *prefetch) noexcept nogil:
+    """Add the products of some pixels and save their sums."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef InputTile some = t[0]
+    cdef int64_t co = 0
+    some.pixels, some.indirection = rows, t.indirection + first
+    memset(t.sums.data, 0, rows * t.sums.pixel_pitch * sample.item)
+    while co < sample.cout:
+        steps.depth = min(run.order.channels, sample.cout - co)
+        multiply_panels(run, &some, steps, co, 0, prefetch)
+        co += run.order.channels
+        some.block += run.order.channels * sample.item
+    save_pixels(run.problem, t.sums.data, t.sums.pixel_pitch, rows, t.sums.channels, to, to_step, sample.item,
+                t.staging)
 
 
 cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchReduce *steps, int64_t first,
                            int64_t pixels, char *to, int64_t to_step) noexcept nogil:
-    """Multiply some pixels at a time by all panels, and save them to pixels to_step bytes apart, while the next ones
+    """Multiply some pixels at a time by all panels, and write them to pixels to_step bytes apart, while the next ones
     are asked for."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
-    cdef InputTile some = t[0]
     cdef BatchReduce part = steps[0]
     cdef Prefetch prefetch
-    cdef int64_t rows = register_tile(sample, &own.weights.ci).rows, pitch = t.sums.pixel_pitch * sample.item, co, next
-    cdef int64_t g_step = run.problem.view[CONV_GRAD_OUTPUT].space[2]
-    cdef int64_t chunk = rows * max(<int64_t>2, min(<int64_t>64, PIXELS_BYTES // pitch) // rows)
+    cdef int64_t rows = register_tile(sample, &own.weights.ci).rows, next
+    cdef int64_t chunk = rows * max(<int64_t>2, min(<int64_t>64, PIXELS_BYTES // (t.sums.pixel_pitch * sample.item))
+                                    // rows)
     cdef int64_t calls = t.panels * ceil_div(chunk, rows) * ceil_div(sample.cout, run.order.channels)
-    cdef int64_t end = first + pixels
-    part.count, part.depth = 1, 0
+    cdef int64_t end = first + pixels, n
+    cdef bint put = sample.cout <= run.order.channels
+    part.count, part.depth = 1, sample.cout
     t.a_offset[0] = t.b_offset[0] = 0
     while first < end and not is_stopped(run):
-        some.pixels = min(chunk, end - first)
-        some.indirection = t.indirection + first
-        some.block = t.block
-        next = min(chunk, end - first - some.pixels)
+        n = min(chunk, end - first)
+        next = min(chunk, end - first - n)
         no_prefetch(&prefetch)
         if next:
-            prefetch_pixels(t.block + t.indirection[first + some.pixels] * sample.item, g_step, next,
-                            sample.cout * sample.item, calls, &prefetch)
-        memset(t.sums.data, 0, some.pixels * pitch)
-        co = 0
-        while co < sample.cout:
-            part.depth = min(run.order.channels, sample.cout - co)
-            multiply_panels(run, &some, &part, co, 0, &prefetch)
-            co += run.order.channels
-            some.block += run.order.channels * sample.item
-        save_pixels(run.problem, t.sums.data, t.sums.pixel_pitch, some.pixels, t.sums.channels, to, to_step,
-                    sample.item, t.staging)
-        to += some.pixels * to_step
-        first += some.pixels
+            prefetch_pixels(t.block + t.indirection[first + n] * sample.item,
+                            run.problem.view[CONV_GRAD_OUTPUT].space[2], next, sample.cout * sample.item, calls,
+                            &prefetch)
+        if put and n >= rows:
+            put_rows(run, t, &part, first, n, to, to_step, &prefetch)
+        else:
+            sum_rows(run, t, &part, first, n, to, to_step, &prefetch)
+        to += n * to_step
+        first += n
 
 
 cdef void multiply_by_pixels(const ConvRun *run, const InputTile *t, const BatchReduce *steps) noexcept nogil:
