@@ -41,6 +41,11 @@ ctypedef struct LaneBlocks:
     int64_t pixels[3]      # of the input, under a tile
 
 
+cdef int64_t output_positions(const SampleGeometry *sample, const LaneBlocks *blocks, int64_t limit) noexcept nogil:
+    """Count the positions of grad_output's block, of all classes; more than the limit if there are more."""
+    return sample_positions(blocks.extent, limit) * source_classes(sample, limit)
+
+
 cdef bint fit_lane_blocks(const SampleGeometry *sample, int64_t limit, LaneBlocks *blocks) noexcept nogil:
     """Lay out the blocks under the tile in `blocks`; return whether they have so few positions."""
     cdef int64_t positions
@@ -54,15 +59,18 @@ cdef bint fit_lane_blocks(const SampleGeometry *sample, int64_t limit, LaneBlock
         if add_overflows(blocks.tiling.extent[d], blocks.halo.extra[d], &blocks.extent[d]):
             return False
         blocks.pixels[d] = min(sample.axis[d].size_in, blocks.tiling.extent[d] * sample.axis[d].stride)
-    positions = sample_positions(blocks.extent, limit) + sample_positions(blocks.pixels, limit)
+    positions = output_positions(sample, blocks, limit) + sample_positions(blocks.pixels, limit)
+    if sample.forward:  # grad_weight has nothing to read
+        blocks.input.plane = 0
+        return positions <= limit
     return fill_input_block(sample, blocks.tiling.extent, 1, True, 1, limit, &blocks.input) \
         and positions + blocks.input.plane <= limit
 
 
-cdef int64_t packed_positions(const LaneBlocks *blocks) noexcept nogil:
+cdef int64_t packed_positions(const SampleGeometry *sample, const LaneBlocks *blocks) noexcept nogil:
     """Count the positions that all tiles of a sample pack together, about."""
     return count_tiles(&blocks.tiling, 1, blocks.steps) \
-        * (sample_positions(blocks.extent, STENCIL_MOST_POSITIONS) + blocks.input.plane)
+        * (output_positions(sample, blocks, STENCIL_MOST_POSITIONS) + blocks.input.plane)
 
 
 cdef bint cut_lane_tiles(const SampleGeometry *sample, int64_t limit, LaneBlocks *blocks) noexcept nogil:
@@ -81,7 +89,7 @@ cdef bint cut_lane_tiles(const SampleGeometry *sample, int64_t limit, LaneBlocks
     through = blocks[0]  # rows of all planes, instead of some planes with their halo
     tile_grid(plane, max(<int64_t>1, pixels // blocks.steps[0]), &through.tiling)
     through.tiling.extent[0] = blocks.steps[0]
-    if fit_lane_blocks(sample, limit, &through) and packed_positions(&through) < packed_positions(blocks):
+    if fit_lane_blocks(sample, limit, &through) and packed_positions(sample, &through) < packed_positions(sample, blocks):
         blocks[0] = through
     return True
 
@@ -96,7 +104,8 @@ cdef bint make_lane_blocks(const SampleGeometry *sample, LaneBlocks *blocks) noe
     cdef int d
     phase_grid(sample, blocks.steps)
     for d in range(3):
-        blocks.steps[d] = max(blocks.steps[d], sample.axis[d].size_out)
+        if not sample.forward:
+            blocks.steps[d] = max(blocks.steps[d], sample.axis[d].size_out)
     return cut_lane_tiles(sample, STENCIL_POSITIONS, blocks) or cut_lane_tiles(sample, STENCIL_MOST_POSITIONS, blocks)
 
 
@@ -133,6 +142,7 @@ cdef void fill_lane_tables(const SampleGeometry *sample, const LaneBlocks *block
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef Box block
+    block.samples = 1
     memcpy(block.extent, blocks.extent, sizeof(block.extent))
     for number in range(phase_count(sample)):
         tables.start[number] = at
@@ -140,10 +150,10 @@ cdef void fill_lane_tables(const SampleGeometry *sample, const LaneBlocks *block
         for i in range(tables.phases[number].tap_count):
             phase_tap(sample, &tables.phases[number], i, output, k)
             tables.order[at] = (k[0] * sample.axis[1].kernel + k[1]) * sample.axis[2].kernel + k[2]
-            tables.back[at] = block_offset(&block, output, blocks.halo.low)
+            tables.back[at] = tap_place(sample, &block, output, k, blocks.halo.low)
             at += 1
     tables.start[phase_count(sample)] = at
-    for tap in range(sample.taps):
+    for tap in range(0 if sample.forward else sample.taps):
         tap_position(sample, &blocks.input, tap, &tables.forth[tap])
 
 

@@ -61,11 +61,14 @@ cdef void load_tile_output(const LaneTask *t, int64_t co) noexcept nogil:
     cdef const SampleGeometry *sample = t.run.sample
     cdef LaneChannels channels = task_channels(t, co, 1 if sample.cin > 1 else sample.cout)
     cdef int64_t size[3]
-    cdef Box box
+    cdef int64_t number, plane = sample_positions(t.own.blocks.extent, STENCIL_MOST_POSITIONS)
+    cdef Box block, box
     output_size(sample, size)
-    block_under(&t.tile, &t.own.blocks.halo, &box)
-    pack_lane_box(sample, &t.run.problem.view[CONV_GRAD_OUTPUT], size, &box, &channels, t.own.blocks.extent,
-                  t.own.g_apart, t.g)
+    block_under(&t.tile, &t.own.blocks.halo, &block)
+    for number in range(block_classes(sample)):
+        source_box(sample, &block, number, &box)
+        pack_lane_box(sample, &t.run.problem.view[CONV_GRAD_OUTPUT], size, &box, &channels, t.own.blocks.extent,
+                      t.own.g_apart, t.g + number * plane * sample.lanes * sample.item)
 
 
 cdef void load_tile_input(const LaneTask *t) noexcept nogil:
@@ -135,14 +138,13 @@ cdef void add_nonfinite_taps(const LaneTask *t, int64_t co) noexcept nogil:
         for i in range(t.tables.phases[number].tap_count):
             phase_tap(sample, &t.tables.phases[number], i, output, k)
             for channel in range(t.channel, t.channel + t.channels):
-                weight = load_pixel(problem, &problem.view[CONV_WEIGHT], channel // sample.cin * sample.cout + co,
-                                    channel % sample.cin, k)
+                weight = load_weight(problem, channel // sample.cin, co, channel % sample.cin, k)
                 if is_nonfinite(weight):
-                    add_lane_products(t, &t.tables.phases[number], channel, co, output, weight)
+                    add_lane_products(t, &t.tables.phases[number], channel, co, output, k, weight)
 
 
 cdef void add_lane_products(const LaneTask *t, const Phase *phase, int64_t channel, int64_t co, const int64_t *output,
-                            double weight) noexcept nogil:
+                            const int64_t *k, double weight) noexcept nogil:
     """Add the products of one weight with what a tile's pixels of one input channel meet in grad_output."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const ConvProblem *problem = t.run.problem
@@ -158,6 +160,7 @@ cdef void add_lane_products(const LaneTask *t, const Phase *phase, int64_t chann
             for x in range(part.extent[2]):
                 o[0], o[1] = z + t.tile.first[0] + output[0], y + t.tile.first[1] + output[1]
                 o[2] = x + t.tile.first[2] + output[2]
+                source_pixel(sample, o, k, o)
                 if is_inside(o, size):
                     add_one(sample, phase_sums(t, v, phase, z, y, x) + lane * sample.item,
                             weight * load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], t.tile.n,
@@ -190,6 +193,22 @@ cdef void tile_grad_weight(const LaneTask *t, int64_t v, int64_t co, char *produ
             kernels.stencil_dot[sample.compute](&rows, from_g, from_x, products)
 
 
+cdef void add_lane_bias(const LaneTask *t) noexcept nogil:
+    """Add the bias to a tile of an output, if there is one."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef int64_t v, i, vector = sample.lanes * sample.item
+    cdef double staged[BIAS_STAGED]
+    cdef char *sums
+    if not has_output_bias(t.run.problem):
+        return
+    for v in range(t.vectors):
+        load_output_bias(t.run.problem, t.channel + v * sample.lanes, min(sample.lanes, t.channels - v * sample.lanes),
+                         <char *>staged)
+        sums = t.sums + v * t.own.sums_apart * vector
+        for i in range(box_positions(&t.pixels)):
+            add_values(sample, <char *>staged, sums + i * vector, sample.lanes)
+
+
 cdef void save_tile_input(const LaneTask *t) noexcept nogil:
     """Round a tile of grad_input to storage."""
     cdef const SampleGeometry *sample = t.run.sample
@@ -198,6 +217,7 @@ cdef void save_tile_input(const LaneTask *t) noexcept nogil:
     cdef int64_t size[3]
     cdef int64_t v, apart = t.own.sums_apart * sample.lanes * sample.item
     input_size(sample, size)
+    add_lane_bias(t)
     if t.run.problem.accumulate:
         pack_lane_box(sample, out, size, &t.pixels, &channels, t.pixels.extent, t.own.sums_apart, t.old)
         for v in range(t.vectors):

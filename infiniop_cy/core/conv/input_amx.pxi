@@ -136,7 +136,7 @@ cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) n
     cdef int64_t chunk = number % chunks, panel = number // chunks % own.panels, group = number // chunks // own.panels
     cdef int64_t cis = min(<int64_t>AMX_SIDE, sample.cin - panel * AMX_SIDE)
     cdef int64_t cos = min(<int64_t>AMX_STEPS, sample.cout - chunk * AMX_STEPS), halves = ceil_div(cis, AMX_HALF)
-    cdef const char *source = w.data + (group * sample.cout + chunk * AMX_STEPS) * w.n + panel * AMX_SIDE * w.channel
+    cdef const char *source = w.data + group * w.group + chunk * AMX_STEPS * w.n + panel * AMX_SIDE * w.channel
     cdef char *to = shared_piece(run, AMX_WEIGHTS) + (group * own.panels + panel) * amx_panel_bytes(sample) \
         + chunk * sample.taps * amx_step_bytes(sample)
     cdef char *staged = local_piece(run, AMX_PREPARED, scratch)
@@ -171,7 +171,8 @@ cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, int64_t pos
         phase_tap(sample, phase, tap, output, k)
         for i in range(chunks):
             at = i * phase.tap_count + tap
-            steps.a_offset[at] = (i * sample.parts * own.positions + block_offset(block, output, halo.low)) * AMX_LINE
+            steps.a_offset[at] = (i * sample.parts * own.positions + tap_place(sample, block, output, k, halo.low)) \
+                * AMX_LINE
             steps.b_offset[at] = ((co // AMX_STEPS + i) * sample.taps + phase.first_packed + tap) \
                 * amx_step_bytes(sample)
     for p in range(panels):

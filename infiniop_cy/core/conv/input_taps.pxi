@@ -27,16 +27,20 @@ cdef void block_input_taps(const ConvProblem *problem, const SumOrder *order, in
     book_input_tiles(problem, order, tiling_pixels(&own.tiling) + 1, own, blocking)
 
 
-cdef bint part_that_meets(const SampleGeometry *sample, const Box *tile, const int64_t *output,
+cdef bint part_that_meets(const SampleGeometry *sample, const Box *tile, const int64_t *output, const int64_t *k,
                           Box *part) noexcept nogil:
-    """Cut from a tile the pixels that meet only padding under a tap; return whether any are left. output: what the
+    """Cut from a tile the pixels that meet only padding under tap k; return whether any are left. output: what the
     phase's first pixel meets."""
-    cdef int64_t first, last
+    cdef const SourceAxis *source
+    cdef int64_t first, last, before
     cdef int d
     part[0] = tile[0]
     for d in range(3):
-        first = max(tile.first[d], -output[d])
-        last = min(tile.first[d] + tile.extent[d], sample.axis[d].size_out - output[d])
+        source = &sample.source[d]
+        before = source.before - k[d] % source.classes * sample.axis[d].dilation
+        first = max(tile.first[d], -floor_div(-before, source.step) - output[d])
+        last = min(tile.first[d] + tile.extent[d],
+                   floor_div(sample.axis[d].size_out - 1 + before, source.step) + 1 - output[d])
         if last <= first:
             return False
         part.first[d], part.extent[d] = first, last - first
@@ -89,7 +93,7 @@ cdef void input_taps_task(const ConvRun *run, int64_t number, char *scratch) noe
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef InputTile t
-    cdef Box part, block
+    cdef Box part, block, box
     cdef BatchReduce steps
     cdef int d
     if not begin_input_tile(run, number, scratch, &t):
@@ -102,12 +106,13 @@ cdef void input_taps_task(const ConvRun *run, int64_t number, char *scratch) noe
         steps.depth = ceil_div(count, 2) if own.weights.ci.vnni else count
         for tap in range(t.phase.tap_count):
             phase_tap(sample, &t.phase, tap, output, k)
-            if not part_that_meets(sample, &t.tile, output, &part):
+            if not part_that_meets(sample, &t.tile, output, k, &part):
                 continue
             block = part
             for d in range(3):
                 block.first[d] += output[d]
-            pack_channels(run.problem, &run.problem.view[CONV_GRAD_OUTPUT], size, &block,
+            source_box(sample, &block, tap_class(sample, k), &box)
+            pack_channels(run.problem, &run.problem.view[CONV_GRAD_OUTPUT], size, &box,
                           t.sums.group * sample.cout + co, count, t.block, pitch, own.weights.ci.vnni, t.staging,
                           t.place)
             multiply_part(run, &t, &steps, co, tap, &part)

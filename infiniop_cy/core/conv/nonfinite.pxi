@@ -31,6 +31,14 @@ cdef bint replace_nonfinite_values(const SampleGeometry *sample, char *values, i
     return replace_nonfinite(<float *>values, n)
 
 
+cdef double load_weight(const ConvProblem *problem, int64_t group, int64_t co, int64_t ci,
+                        const int64_t *k) noexcept nogil:
+    """Load one weight of a group."""
+    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
+    return load_one(problem, w.data + group * w.group + co * w.n + ci * w.channel + k[0] * w.space[0]
+                    + k[1] * w.space[1] + k[2] * w.space[2])
+
+
 # Sums of grad_input: those of a pixel of the tile, for channels ci_from to ci_from + channels of a group. The pixels
 # are laid out as the positions of a block with these extents.
 ctypedef struct InputSums:
@@ -48,7 +56,7 @@ cdef inline char *sum_of_pixel(const ConvProblem *problem, const InputSums *sums
 
 
 cdef void add_tap_products(const ConvProblem *problem, const Box *tile, int64_t co, int64_t ci, const int64_t *output,
-                           double weight, const InputSums *sums) noexcept nogil:
+                           const int64_t *k, double weight, const InputSums *sums) noexcept nogil:
     """Add the products of one weight with the output pixels that a tile's pixels meet under its tap."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t n, z, y, x
@@ -61,6 +69,7 @@ cdef void add_tap_products(const ConvProblem *problem, const Box *tile, int64_t 
                 for x in range(tile.extent[2]):
                     o[0], o[1] = tile.first[0] + z + output[0], tile.first[1] + y + output[1]
                     o[2] = tile.first[2] + x + output[2]
+                    source_pixel(sample, o, k, o)
                     if is_inside(o, size):
                         add_one(sample, sum_of_pixel(problem, sums, n, z, y, x) + ci * sums.ci_pitch * sample.item,
                                 weight * load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], tile.n + n,
@@ -71,7 +80,6 @@ cdef void add_nonfinite_weights(const ConvProblem *problem, const Phase *phase, 
                                 const InputSums *sums) noexcept nogil:
     """Add the products of inf and NaN weights to the sums of a phase's tile."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef int64_t tap, co, ci
     cdef int64_t output[3]
     cdef int64_t k[3]
@@ -80,9 +88,9 @@ cdef void add_nonfinite_weights(const ConvProblem *problem, const Phase *phase, 
         phase_tap(sample, phase, tap, output, k)
         for co in range(sample.cout):
             for ci in range(sums.channels):
-                weight = load_pixel(problem, w, sums.group * sample.cout + co, sums.ci_from + ci, k)
+                weight = load_weight(problem, sums.group, co, sums.ci_from + ci, k)
                 if is_nonfinite(weight):
-                    add_tap_products(problem, tile, co, ci, output, weight, sums)
+                    add_tap_products(problem, tile, co, ci, output, k, weight, sums)
 
 
 cdef void add_pixel_products(const ConvProblem *problem, const Phase *phase, const Box *tile, int64_t n, int64_t co,
@@ -97,14 +105,15 @@ cdef void add_pixel_products(const ConvProblem *problem, const Phase *phase, con
     cdef int d
     for tap in range(phase.tap_count):
         phase_tap(sample, phase, tap, output, k)
+        if not source_position(sample, o, k, at):
+            continue
         for d in range(3):
-            at[d] = o[d] - output[d] - tile.first[d]
+            at[d] -= output[d] + tile.first[d]
         if not is_inside(at, tile.extent):
             continue
         for ci in range(sums.channels):
             add_one(sample, sum_of_pixel(problem, sums, n, at[0], at[1], at[2]) + ci * sums.ci_pitch * sample.item,
-                    value * load_pixel(problem, &problem.view[CONV_WEIGHT], sums.group * sample.cout + co,
-                                       sums.ci_from + ci, k))
+                    value * load_weight(problem, sums.group, co, sums.ci_from + ci, k))
 
 
 cdef void add_nonfinite_outputs(const ConvProblem *problem, const Phase *phase, const Box *tile,
@@ -120,6 +129,7 @@ cdef void add_nonfinite_outputs(const ConvProblem *problem, const Phase *phase, 
     output_size(sample, size)
     phase_halo(sample, phase, &halo)
     block_under(tile, &halo, &block)
+    source_span(sample, &block, &block)
     for n in range(tile.samples):
         for co in range(sample.cout):
             for z in range(block.extent[0]):
