@@ -119,9 +119,9 @@ def chained(case, x, w):
 @pytest.mark.parametrize("spread", [0, 30])
 @pytest.mark.parametrize("name", ["many-channels", "grouped-tiles", "2d-stride", "depthwise-stride", "wide-3d"])
 def test_error_is_no_larger_than_that_of_a_chain(name, spread, rng):
-    """The largest and the mean over the sum of magnitudes, by each algorithm. The chain has another order, so that errors
-    are even up to chance where both round as often, and where one product makes most of a sum; `taps` rounds each
-    product of a group's only channel once more."""
+    """The largest and the mean over the sum of magnitudes, by each algorithm. The chain has another order, so that where
+    both round as often, or one product makes most of a sum, the errors are even up to chance: their mean within a tenth,
+    the largest of thousands within two thirds. `taps` rounds each product of a group's only channel once more."""
     case = CONV_CASES[name]
     x, w, _ = make_data(case, "float32", rng, integers=False, bias=False)
     x, w = ((a * np.exp2(rng.integers(-spread, spread + 1, a.shape))).astype(np.float32) for a in (x, w))
@@ -130,7 +130,7 @@ def test_error_is_no_larger_than_that_of_a_chain(name, spread, rng):
     allowed = abs(chained(case, x, w) - exact) / magnitudes
     for algorithm, got in by_each_algorithm(lambda: conv(case, (x, w))):
         errors = abs(got - exact) / magnitudes
-        assert errors.max() <= (1.6 if spread else 1.25) * allowed.max(), algorithm
+        assert errors.max() <= 1.6 * allowed.max(), algorithm
         assert errors.mean() <= (1.25 if algorithm == "output:taps" else 1.1) * allowed.mean(), algorithm
 
 
