@@ -190,52 +190,65 @@ def make_bits_data(case, dtype, rng):
     return data
 
 
+def check_threads(case, dtype, rng, call):
+    """One thread or several."""
+    data = make_bits_data(case, dtype, rng)
+    for algorithm, (expected, *others) in by_each_algorithm(
+            lambda: [conv(case, data, num_threads=n) for n in (1, 2, 3, 7)]):
+        for got in others:
+            check_same(got, expected, f"{algorithm}, {call}: {case!r}")
+
+
 @each_dtype
-@pytest.mark.parametrize("block", range(2))
-def test_bits_do_not_depend_on_threads(block, dtype):
-    for seed in range(6 * block, 6 * block + 6):
+def test_bits_do_not_depend_on_threads(dtype):
+    for seed in range(12):
         case, rng = random_case(seed, **LARGE)
-        data = make_bits_data(case, dtype, rng)
-        for algorithm, (expected, *others) in by_each_algorithm(
-                lambda case=case, data=data: [conv(case, data, num_threads=n) for n in (1, 2, 3, 7)]):
-            for got in others:
-                check_same(got, expected, f"{algorithm}, large seed {seed}: {case!r}")
+        check_threads(case, dtype, rng, f"large seed {seed}")
 
 
-@each_dtype
-@pytest.mark.parametrize("block", range(2))
-def test_bits_do_not_depend_on_the_layout(block, dtype):
+def check_layout(case, dtype, rng, call):
+    """Random layouts of inputs and outputs."""
     layouts = [*LAYOUTS, "channels last"]
-    for seed in range(60 * block, 60 * block + 60):
-        case, rng = random_case(seed)
 
-        def lay(array, rng=rng):
-            layout = layouts[int(rng.integers(len(layouts)))]
-            if array is None:
-                return None
-            return channels_last(array) if layout == "channels last" else arrange(array, layout)
-        data = make_bits_data(case, dtype, rng)
-        old = random_values(rng, case.shapes[0], dtype)
-        laid, outs = tuple(map(lay, data)), [lay(old) for _ in range(len(ALGORITHMS) + 1)]
-        for algorithm, (expected, got) in by_each_algorithm(lambda case=case, data=data, laid=laid, outs=outs: (
-                conv(case, data), conv(case, laid, out=outs.pop()))):
-            check_same(got, expected, f"{algorithm}, seed {seed}: {case!r}")
+    def lay(array):
+        layout = layouts[int(rng.integers(len(layouts)))]
+        if array is None:
+            return None
+        return channels_last(array) if layout == "channels last" else arrange(array, layout)
+    data = make_bits_data(case, dtype, rng)
+    old = random_values(rng, case.shapes[0], dtype)
+    laid, outs = tuple(map(lay, data)), [lay(old) for _ in range(len(ALGORITHMS) + 1)]
+    for algorithm, (expected, got) in by_each_algorithm(lambda: (
+            conv(case, data), conv(case, laid, out=outs.pop()))):
+        check_same(got, expected, f"{algorithm}, {call}: {case!r}")
 
 
 @each_dtype
-@pytest.mark.parametrize("block", range(2))
-def test_bits_do_not_depend_on_the_batch(block, dtype):
+def test_bits_do_not_depend_on_the_layout(dtype):
+    for seed in range(120):
+        case, rng = random_case(seed)
+        check_layout(case, dtype, rng, f"seed {seed}")
+
+
+def check_batch(case, dtype, rng, call):
     """Samples alone, and the batch cut anywhere."""
-    seeds = [(seed, {}) for seed in range(60 * block, 60 * block + 60)]
-    for seed, limits in seeds + [(seed, LARGE) for seed in range(4 * block, 4 * block + 4)]:
-        case, rng = random_case(seed, **limits)
-        x, w, b = make_bits_data(case, dtype, rng)
-        cuts = sorted({0, case.batch, *(int(n) for n in rng.integers(0, case.batch + 1, 3))})
-        for algorithm, (whole, *parts) in by_each_algorithm(lambda case=case, x=x, w=w, b=b, cuts=cuts: [
-                conv(case, (x, w, b)), *(np.concatenate([conv(case, (x[i:j], w, b)) for i, j in pairwise(edges)])
-                                         for edges in (cuts, range(case.batch + 1)) if len(edges) > 1)]):
-            for part in parts:
-                check_same(part, whole, f"{algorithm}, seed {seed}: {case!r}")
+    x, w, b = make_bits_data(case, dtype, rng)
+    cuts = sorted({0, case.batch, *(int(n) for n in rng.integers(0, case.batch + 1, 3))})
+    for algorithm, (whole, *parts) in by_each_algorithm(lambda: [
+            conv(case, (x, w, b)), *(np.concatenate([conv(case, (x[i:j], w, b)) for i, j in pairwise(edges)])
+                                     for edges in (cuts, range(case.batch + 1)) if len(edges) > 1)]):
+        for part in parts:
+            check_same(part, whole, f"{algorithm}, {call}: {case!r}")
+
+
+@each_dtype
+def test_bits_do_not_depend_on_the_batch(dtype):
+    for seed in range(120):
+        case, rng = random_case(seed)
+        check_batch(case, dtype, rng, f"seed {seed}")
+    for seed in range(8):
+        case, rng = random_case(seed, **LARGE)
+        check_batch(case, dtype, rng, f"large seed {seed}")
 
 
 def test_every_algorithm_accepts_something():

@@ -178,7 +178,7 @@ typedef void (*UnpackLanesKernel)(const void *block, const struct LaneRows *, ch
 // Pixels of a block whose lanes are channels, under a kernel: tap t of a pixel is `at[t]` pixels further in `from`, and
 // weight[t] is a vector. to = or += (adding) sum over taps of weight[t] * from, one after the other. All count pixels.
 struct StencilRows {
-    int64_t rows, width, from_row, to_row, to_pixel, taps;
+    int64_t rows, width, from_row, from_pixel, to_row, to_pixel, taps;
     const int64_t *at;
 };
 typedef void (*StencilKernel)(const struct StencilRows *, const void *from, const void *weight, void *to, int adding);

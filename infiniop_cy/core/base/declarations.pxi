@@ -40,7 +40,7 @@ cdef extern from "../kernels/table.h" nogil:
     ctypedef void (*PackLanesKernel)(const char *, const LaneRows *, void *) noexcept nogil
     ctypedef void (*UnpackLanesKernel)(const void *, const LaneRows *, char *) noexcept nogil
     ctypedef struct StencilRows:
-        int64_t rows, width, from_row, to_row, to_pixel, taps
+        int64_t rows, width, from_row, from_pixel, to_row, to_pixel, taps
         const int64_t *at
     ctypedef void (*StencilKernel)(const StencilRows *, const void *, const void *, void *, int) noexcept nogil
     ctypedef struct StencilDotRows:

@@ -55,17 +55,69 @@ cdef bint pack_lines(const SampleGeometry *sample, const ConvView *view, const c
     return nonfinite
 
 
-cdef bint pack_amx_pixels(const ConvRun *run, const Box *block, int64_t channel, int64_t channels, char *to,
+cdef bint pack_amx_pixels(const ConvRun *run, const Box *block, int64_t group, int64_t co, int64_t channels, char *to,
                           int64_t positions, char *staging) noexcept nogil:
-    """Pack a block of grad_output, class after class of the taps that read it; positions: those that each part has room
+    """Pack a block of grad_output for some co of a group, class after class of the taps that read it; positions: those that each part has room
     for. inf and NaN of float16 become tiny; return whether there were any. staging: AMX_STEPS rows."""
     cdef int64_t number
     cdef Box box
     cdef bint nonfinite = False
     for number in range(block_classes(run.sample)):
         source_box(run.sample, block, number, &box)
-        nonfinite |= pack_amx_box(run, &box, channel, channels, to + number * box_positions(block) * AMX_LINE, positions,
-                                  staging)
+        if run.sample.folded > 1:
+            nonfinite |= pack_folded_box(run, &box, group, co, channels, to, positions, staging)
+        else:
+            nonfinite |= pack_amx_box(run, &box, group * run.sample.cout + co, channels, to, positions, staging)
+        to += box_positions(block) * AMX_LINE
+    return nonfinite
+
+
+cdef bint pack_folded_row(const ConvRun *run, const Box *box, int64_t n, int64_t z, int64_t y, int64_t group,
+                          int64_t co, int64_t channels, char *to, int64_t part, char *staging) noexcept nogil:
+    """Pack one row of a chunk of co, of which some are taps: each is staged by itself, between zeros."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t item = itemsize_of(sample.dtype), x = 0, c, width
+    cdef int64_t size[3]
+    cdef RowPart inside
+    cdef FoldedRun of
+    cdef Box piece = box[0]
+    cdef char *row
+    cdef bint nonfinite = False
+    output_size(sample, size)
+    while x < box.extent[2]:
+        piece.extent[2] = width = min(<int64_t>STAGE_PIXELS, box.extent[2] - x)
+        for c in range(channels):
+            folded_run(sample, group, co + c, 1, &of)
+            piece.first[2] = box.first[2] + x * box.step[2] + of.shift
+            inside = row_part(view, size, size[2], &piece, n, z, y)
+            row = staging + c * STAGE_ROW * item
+            memset(row, 0, inside.skip * item)
+            if inside.inside:
+                kernels.convert[sample.dtype][sample.dtype](
+                    inside.source + of.channel * view.channel, box.step[2] * view.space[2], row + inside.skip * item,
+                    item, inside.inside)
+            memset(row + (inside.skip + inside.inside) * item, 0, (width - inside.skip - inside.inside) * item)
+        nonfinite |= kernels.parts[sample.dtype].of_pixels(staging, STAGE_ROW * item, to + x * AMX_LINE, part, width,
+                                                           channels)
+        x += STAGE_PIXELS
+    return nonfinite
+
+
+cdef bint pack_folded_box(const ConvRun *run, const Box *box, int64_t group, int64_t co, int64_t channels, char *to,
+                          int64_t positions, char *staging) noexcept nogil:
+    """Pack a box of grad_output, of which some co are taps, row by row."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef int64_t c = 0, row, planes = box.extent[0] * box.extent[1]
+    cdef bint nonfinite = False
+    while c < channels:
+        for row in range(box.samples * planes):
+            nonfinite |= pack_folded_row(
+                run, box, row // planes, row % planes // box.extent[1], row % box.extent[1], group, co + c,
+                min(<int64_t>AMX_STEPS, channels - c),
+                to + (c // AMX_STEPS * sample.parts * positions + row * box.extent[2]) * AMX_LINE,
+                positions * AMX_LINE, staging)
+        c += AMX_STEPS
     return nonfinite
 
 
@@ -116,7 +168,7 @@ cdef void prefetch_next_block(const ConvRun *run, const Tiling *tiling, const Ha
     no_prefetch(prefetch)
     phase_grid(run.sample, grid)
     output_size(run.sample, size)
-    if nth_tile(tiling, run.problem.batch, grid, number, &next):
+    if run.sample.folded == 1 and nth_tile(tiling, run.problem.batch, grid, number, &next):
         block_under(&next, halo, &next)
         source_span(run.sample, &next, &next)
         plan_prefetch(run.problem, size, &next, group * run.sample.cout, min(run.order.channels, run.sample.cout),

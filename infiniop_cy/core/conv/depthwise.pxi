@@ -79,7 +79,7 @@ cdef int64_t cut_depthwise(const ConvProblem *problem, int gradients, int thread
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t kept = 0
     make_lane_blocks(sample, &own.blocks)
-    own.g_apart = output_positions(sample, &own.blocks, STENCIL_MOST_POSITIONS)
+    own.g_apart = sample_positions(own.blocks.extent, STENCIL_MOST_POSITIONS)
     own.x_apart = own.blocks.input.plane
     own.sums_apart = sample_positions(own.blocks.pixels, STENCIL_MOST_POSITIONS)
     own.tiles = count_tiles(&own.blocks.tiling, 1, own.blocks.steps)

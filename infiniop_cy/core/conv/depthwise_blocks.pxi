@@ -41,25 +41,33 @@ ctypedef struct LaneBlocks:
     int64_t pixels[3]      # of the input, under a tile
 
 
-cdef int64_t output_positions(const SampleGeometry *sample, const LaneBlocks *blocks, int64_t limit) noexcept nogil:
-    """Count the positions of grad_output's block, of all classes; more than the limit if there are more."""
-    return sample_positions(blocks.extent, limit) * source_classes(sample, limit)
+cdef void all_lanes_halo(const SampleGeometry *sample, Halo *halo) noexcept nogil:
+    """Find what a tile's block has beside a pixel for each of its steps. The input of an output with a stride is not taken
+    apart by classes: positions are whole vectors, so that it does no harm to step over some."""
+    cdef int d
+    all_phases_halo(sample, halo)
+    for d in range(3):
+        if sample.forward:
+            halo.extra[d] = (sample.axis[d].kernel - 1) * sample.axis[d].dilation
+            halo.low[d] = -sample.source[d].before if sample.source[d].classes > 1 else halo.low[d]
+            continue
+        if halo.low[d] > 0:
+            halo.extra[d] += halo.low[d]
+            halo.low[d] = 0
+        halo.extra[d] = max(halo.extra[d], -halo.low[d])
 
 
 cdef bint fit_lane_blocks(const SampleGeometry *sample, int64_t limit, LaneBlocks *blocks) noexcept nogil:
     """Lay out the blocks under the tile in `blocks`; return whether they have so few positions."""
     cdef int64_t positions
     cdef int d
-    all_phases_halo(sample, &blocks.halo)
+    all_lanes_halo(sample, &blocks.halo)
     for d in range(3):
-        if blocks.halo.low[d] > 0:
-            blocks.halo.extra[d] += blocks.halo.low[d]
-            blocks.halo.low[d] = 0
-        blocks.halo.extra[d] = max(blocks.halo.extra[d], -blocks.halo.low[d])
-        if add_overflows(blocks.tiling.extent[d], blocks.halo.extra[d], &blocks.extent[d]):
+        if mul_overflows(blocks.tiling.extent[d] - 1, sample.source[d].step, &positions) \
+                or add_overflows(positions + 1, blocks.halo.extra[d], &blocks.extent[d]):
             return False
         blocks.pixels[d] = min(sample.axis[d].size_in, blocks.tiling.extent[d] * sample.axis[d].stride)
-    positions = output_positions(sample, blocks, limit) + sample_positions(blocks.pixels, limit)
+    positions = sample_positions(blocks.extent, limit) + sample_positions(blocks.pixels, limit)
     if sample.forward:  # grad_weight has nothing to read
         blocks.input.plane = 0
         return positions <= limit
@@ -67,10 +75,10 @@ cdef bint fit_lane_blocks(const SampleGeometry *sample, int64_t limit, LaneBlock
         and positions + blocks.input.plane <= limit
 
 
-cdef int64_t packed_positions(const SampleGeometry *sample, const LaneBlocks *blocks) noexcept nogil:
+cdef int64_t packed_positions(const LaneBlocks *blocks) noexcept nogil:
     """Count the positions that all tiles of a sample pack together, about."""
     return count_tiles(&blocks.tiling, 1, blocks.steps) \
-        * (output_positions(sample, blocks, STENCIL_MOST_POSITIONS) + blocks.input.plane)
+        * (sample_positions(blocks.extent, STENCIL_MOST_POSITIONS) + blocks.input.plane)
 
 
 cdef bint cut_lane_tiles(const SampleGeometry *sample, int64_t limit, LaneBlocks *blocks) noexcept nogil:
@@ -89,7 +97,7 @@ cdef bint cut_lane_tiles(const SampleGeometry *sample, int64_t limit, LaneBlocks
     through = blocks[0]  # rows of all planes, instead of some planes with their halo
     tile_grid(plane, max(<int64_t>1, pixels // blocks.steps[0]), &through.tiling)
     through.tiling.extent[0] = blocks.steps[0]
-    if fit_lane_blocks(sample, limit, &through) and packed_positions(sample, &through) < packed_positions(sample, blocks):
+    if fit_lane_blocks(sample, limit, &through) and packed_positions(&through) < packed_positions(blocks):
         blocks[0] = through
     return True
 
@@ -142,15 +150,19 @@ cdef void fill_lane_tables(const SampleGeometry *sample, const LaneBlocks *block
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef Box block
-    block.samples = 1
+    cdef int d
     memcpy(block.extent, blocks.extent, sizeof(block.extent))
     for number in range(phase_count(sample)):
         tables.start[number] = at
         make_phase(sample, number, &tables.phases[number])
-        for i in range(tables.phases[number].tap_count):
-            phase_tap(sample, &tables.phases[number], i, output, k)
+        for i in range(tables.phases[number].tap_count):  # positions fall from tap to tap, as group_stencil.h has it
+            phase_tap(sample, &tables.phases[number],
+                      tables.phases[number].tap_count - 1 - i if sample.forward else i, output, k)
             tables.order[at] = (k[0] * sample.axis[1].kernel + k[1]) * sample.axis[2].kernel + k[2]
-            tables.back[at] = tap_place(sample, &block, output, k, blocks.halo.low)
+            if sample.forward:
+                for d in range(3):
+                    output[d] = k[d] * sample.axis[d].dilation + blocks.halo.low[d]
+            tables.back[at] = block_offset(&block, output, blocks.halo.low)
             at += 1
     tables.start[phase_count(sample)] = at
     for tap in range(0 if sample.forward else sample.taps):

@@ -61,14 +61,14 @@ cdef void load_tile_output(const LaneTask *t, int64_t co) noexcept nogil:
     cdef const SampleGeometry *sample = t.run.sample
     cdef LaneChannels channels = task_channels(t, co, 1 if sample.cin > 1 else sample.cout)
     cdef int64_t size[3]
-    cdef int64_t number, plane = sample_positions(t.own.blocks.extent, STENCIL_MOST_POSITIONS)
-    cdef Box block, box
+    cdef Box box = t.tile
+    cdef int d
     output_size(sample, size)
-    block_under(&t.tile, &t.own.blocks.halo, &block)
-    for number in range(block_classes(sample)):
-        source_box(sample, &block, number, &box)
-        pack_lane_box(sample, &t.run.problem.view[CONV_GRAD_OUTPUT], size, &box, &channels, t.own.blocks.extent,
-                      t.own.g_apart, t.g + number * plane * sample.lanes * sample.item)
+    for d in range(3):
+        box.first[d] = t.tile.first[d] * sample.source[d].step + t.own.blocks.halo.low[d]
+        box.extent[d] = (t.tile.extent[d] - 1) * sample.source[d].step + 1 + t.own.blocks.halo.extra[d]
+    pack_lane_box(sample, &t.run.problem.view[CONV_GRAD_OUTPUT], size, &box, &channels, t.own.blocks.extent,
+                  t.own.g_apart, t.g)
 
 
 cdef void load_tile_input(const LaneTask *t) noexcept nogil:
@@ -113,11 +113,12 @@ cdef void tile_grad_input(const LaneTask *t, int64_t v, int64_t co) noexcept nog
         phase, at = &t.tables.phases[number], t.tables.start[number]
         if not phase_part(phase, &t.tile, &part):
             continue
-        rows.rows, rows.width, rows.from_row = part.extent[1], part.extent[2], extent[2]
+        rows.rows, rows.width, rows.from_row = part.extent[1], part.extent[2], sample.source[1].step * extent[2]
+        rows.from_pixel = sample.source[2].step
         rows.to_row, rows.to_pixel = sample.axis[1].stride * t.pixels.extent[2], sample.axis[2].stride
         rows.taps, rows.at = t.tables.start[number + 1] - at, t.tables.back + at
         for z in range(part.extent[0]):
-            from_g = t.g + (v * t.own.g_apart + z * extent[1] * extent[2]) * vector
+            from_g = t.g + (v * t.own.g_apart + z * sample.source[0].step * extent[1] * extent[2]) * vector
             weights = t.weights + v * t.bytes + (co * sample.taps + at) * vector
             if sample.cin > 1:
                 kernels.group_stencil[sample.compute](&rows, &groups, from_g, weights,
@@ -150,9 +151,8 @@ cdef void add_lane_products(const LaneTask *t, const Phase *phase, int64_t chann
     cdef const ConvProblem *problem = t.run.problem
     cdef int64_t z, y, x, v = (channel - t.channel) // sample.lanes, lane = (channel - t.channel) % sample.lanes
     cdef int64_t o[3]
-    cdef int64_t size[3]
+    cdef double value
     cdef Box part
-    output_size(sample, size)
     if not phase_part(phase, &t.tile, &part):
         return
     for z in range(part.extent[0]):
@@ -160,11 +160,8 @@ cdef void add_lane_products(const LaneTask *t, const Phase *phase, int64_t chann
             for x in range(part.extent[2]):
                 o[0], o[1] = z + t.tile.first[0] + output[0], y + t.tile.first[1] + output[1]
                 o[2] = x + t.tile.first[2] + output[2]
-                source_pixel(sample, o, k, o)
-                if is_inside(o, size):
-                    add_one(sample, phase_sums(t, v, phase, z, y, x) + lane * sample.item,
-                            weight * load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], t.tile.n,
-                                                channel // sample.cin * sample.cout + co, o))
+                if load_source(problem, t.tile.n, channel // sample.cin, co, o, k, &value):
+                    add_one(sample, phase_sums(t, v, phase, z, y, x) + lane * sample.item, weight * value)
 
 
 cdef void tile_grad_weight(const LaneTask *t, int64_t v, int64_t co, char *products) noexcept nogil:

@@ -191,11 +191,11 @@ cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan
     cdef SumOrder input_order, weight_order
     plan.problem = problem[0]
     trim_taps(&plan.problem)
+    set_instruction_set(&plan.problem.sample)
     if wanted == FOR_OUTPUT:
         exchange_roles(&plan.problem)
     plan.count = 0
     plan.survey_bytes = plan.shared_bytes = plan.thread_bytes = 0
-    set_instruction_set(&plan.problem.sample)
     plan.work = conv_work(problem)
     # One thread for every CONV_WORK: waking threads costs microseconds.
     plan.threads = <int>max(<int64_t>1, min(<int64_t>threads, plan.work // CONV_WORK))

@@ -11,6 +11,9 @@
 # strides. A block of the input holds those of one class after those of the other (geometry.pxi); a tap is an offset
 # into it, as ever.
 #
+# Where the input has few channels, as images have, the taps along the last axis stand side by side as channels of their
+# own: the pixels that they meet are one position of a block, and the kernel has one tap along that axis.
+#
 # Padding is no term of the sum: where a window leaves the image, an inf weight has nothing to meet.
 
 # ---- rules
@@ -78,6 +81,12 @@ cdef int check_forward_addresses(Tensor **tensors, Failure *failure) noexcept no
 
 # ---- roles
 
+cdef enum:
+    FOLD_CHANNELS = 8     # of the input, at most, for taps to be channels
+    FOLD_OUTPUTS = 16     # channels of the output, at least
+    FOLD_TAPS = 32
+
+
 cdef void exchange_axis(ConvAxis *axis, SourceAxis *source) noexcept nogil:
     """State an axis for the output: the written image is the output, whose pixels the taps reach one by one."""
     cdef int64_t pad = axis.before, stride = axis.stride
@@ -86,6 +95,28 @@ cdef void exchange_axis(ConvAxis *axis, SourceAxis *source) noexcept nogil:
     if source.classes > 1:
         source.step, source.hop, source.before = stride, axis.hop, pad
     axis.stride, axis.before = 1, (axis.kernel - 1) * axis.dilation - pad
+    conv_axis_derive(axis)
+
+
+cdef bint folding_pays(const SampleGeometry *sample) noexcept nogil:
+    """Say whether there are so few input channels that taps had better be channels, too, and outputs enough to share
+    them."""
+    cdef const ConvAxis *axis = &sample.axis[2]
+    return sample.groups == 1 and 1 <= sample.cin <= FOLD_CHANNELS and sample.cout >= FOLD_OUTPUTS \
+        and 1 < axis.kernel <= FOLD_TAPS and not (sample.dtype == DTYPE_BF16 and sample.dot2)
+
+
+cdef void fold_axis(SampleGeometry *sample) noexcept nogil:
+    """Let the taps along the last axis be channels. A position is the pixel under the first of them."""
+    cdef ConvAxis *axis = &sample.axis[2]
+    cdef SourceAxis *source = &sample.source[2]
+    sample.folded, sample.fold_step = axis.kernel, axis.dilation
+    source.step, source.before = axis.stride, axis.before
+    sample.taps //= axis.kernel
+    sample.cin *= axis.kernel
+    axis.size_in, axis.size_out = axis.size_out, axis.size_in
+    axis.kernel = axis.stride = 1
+    axis.before = 0
     conv_axis_derive(axis)
 
 
@@ -114,9 +145,12 @@ cdef void exchange_roles(ConvProblem *problem) noexcept nogil:
     cdef int d
     sample.forward = True
     problem.input_shift = 0
-    for d in range(3):
+    cdef bint folds = folding_pays(sample)
+    for d in range(2 if folds else 3):
         thin_axis(&sample.axis[d], &problem.view[CONV_INPUT], d, &problem.input_shift)
         exchange_axis(&sample.axis[d], &sample.source[d])
+    if folds:
+        fold_axis(sample)
     sample.cin, sample.cout = sample.cout, sample.cin
     sample.pixels_in = sample.axis[0].size_in * sample.axis[1].size_in * sample.axis[2].size_in
     sample.pixels_out = sample.axis[0].size_out * sample.axis[1].size_out * sample.axis[2].size_out
@@ -128,6 +162,31 @@ cdef void shift_input(ConvProblem *problem) noexcept nogil:
     """Lead the view of an output's input to the first pixel that any tap meets."""
     if problem.input_shift:
         problem.view[CONV_GRAD_OUTPUT].data += problem.input_shift
+
+
+cdef int64_t weight_row(const SampleGeometry *sample, const ConvView *w, int64_t co) noexcept nogil:
+    """Count the bytes from the weights of a group's first co to those of this one; of folded taps, those of the first
+    come first."""
+    cdef int64_t channels
+    if sample.folded == 1:
+        return co * w.n
+    channels = sample.cout // sample.folded
+    return co // channels * w.space[2] + co % channels * w.n
+
+
+# A run of co that are channels of one tap.
+ctypedef struct FoldedRun:
+    int64_t channel, channels   # of the tensor
+    int64_t shift               # pixels from the position along the last axis
+
+
+cdef void folded_run(const SampleGeometry *sample, int64_t group, int64_t co, int64_t count,
+                     FoldedRun *run) noexcept nogil:
+    """Find the first run of `count` co of a group."""
+    cdef int64_t channels = max(<int64_t>1, sample.cout // sample.folded)
+    run.channel = group * channels + co % channels
+    run.channels = min(count, channels - co % channels)
+    run.shift = co // channels * sample.fold_step
 
 
 # ---- addresses

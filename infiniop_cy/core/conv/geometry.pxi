@@ -358,21 +358,6 @@ cdef void source_pixel(const SampleGeometry *sample, const int64_t *position, co
         pixel[d] = position[d] * source.step + k[d] % source.classes * sample.axis[d].dilation - source.before
 
 
-cdef bint source_position(const SampleGeometry *sample, const int64_t *pixel, const int64_t *k,
-                          int64_t *position) noexcept nogil:
-    """Write the position that a pixel has in the class of tap k; return False where it has none."""
-    cdef const SourceAxis *source
-    cdef int64_t from_first
-    cdef int d
-    for d in range(3):
-        source = &sample.source[d]
-        from_first = pixel[d] + source.before - k[d] % source.classes * sample.axis[d].dilation
-        position[d] = floor_div(from_first, source.step)
-        if position[d] * source.step != from_first:
-            return False
-    return True
-
-
 cdef int64_t tap_class(const SampleGeometry *sample, const int64_t *k) noexcept nogil:
     """Return the number of the class of tap k."""
     cdef int64_t number = 0

@@ -179,7 +179,7 @@ cdef bint pack_finite_pixels(const ConvRun *run, const Box *block, int64_t group
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmxFused *own = <const InputAmxFused *>run.blocking.own
     cdef char *output = local_piece(run, FUSED_OUTPUT, scratch)
-    cdef bint nonfinite = pack_amx_pixels(run, block, group * sample.cout, sample.cout, output, own.positions,
+    cdef bint nonfinite = pack_amx_pixels(run, block, group, 0, sample.cout, output, own.positions,
                                           local_piece(run, FUSED_STAGING, scratch))
     cdef int64_t chunk
     for chunk in range(amx_chunks(sample) if sample.parts == 1 else 0):

@@ -60,13 +60,15 @@ cdef void plan_input_prefetch(const ConvRun *run, const InputTile *t, const Halo
     cdef int64_t size[3]
     cdef Box next
     cdef int d
+    no_prefetch(prefetch)
+    if sample.folded > 1:
+        return
     output_size(sample, size)
     if co + channels < sample.cout:
         source_span(sample, block, &next)
         plan_prefetch(run.problem, size, &next, t.sums.group * sample.cout + co + channels,
                       min(channels, sample.cout - co - channels), calls, prefetch)
         return
-    no_prefetch(prefetch)
     cdef int64_t grid[3]
     for d in range(3):
         grid[d] = t.phase.axis[d].size
@@ -82,14 +84,12 @@ cdef void pack_tile_block(const ConvRun *run, const InputTile *t, const Box *blo
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef int64_t pitch = block_pitch(sample, run.order), number
-    cdef int64_t size[3]
     cdef Box box
-    output_size(sample, size)
     for number in range(block_classes(sample)):
         source_box(sample, block, number, &box)
-        pack_channels(run.problem, &run.problem.view[CONV_GRAD_OUTPUT], size, &box, t.sums.group * sample.cout + co,
-                      count, t.block + number * box_positions(block) * pitch * own_step(run), pitch,
-                      own.weights.ci.vnni, t.staging, t.place)
+        pack_folded_channels(run.problem, &box, t.sums.group, co, count,
+                             t.block + number * box_positions(block) * pitch * own_step(run), pitch,
+                             own.weights.ci.vnni, t.staging, t.place)
 
 
 cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
@@ -113,7 +113,7 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
     phase_halo(sample, &t.phase, &halo)
     block_under(&t.tile, &halo, &block)
     begin_steps(run, &t, &steps)
-    in_place = block_classes(sample) == 1 and output_lies_ready(run.problem, &block)
+    in_place = block_classes(sample) == 1 and sample.folded == 1 and output_lies_ready(run.problem, &block)
     if in_place:
         lead_through_output(run, &t, &block, &steps)
     else:

@@ -148,9 +148,9 @@ cdef void multiply_phase(const ConvRun *run, const Phase *phase, int64_t group, 
         tap += run.order.taps
 
 
-cdef void pack_output_planes(const ConvRun *run, const Box *block, int64_t channel, int64_t channels,
+cdef void pack_output_planes(const ConvRun *run, const Box *block, int64_t group, int64_t co, int64_t channels,
                              char *scratch) noexcept nogil:
-    """Pack a block of grad_output as [co][position], or by pairs of co. Zeros come after the positions, as far as
+    """Pack a block of grad_output for some co of a group as [co][position], or by pairs of co. Zeros come after the positions, as far as
     register tiles read: what memory held might be subnormal, which takes long to multiply."""
     cdef const InputPixels *own = <const InputPixels *>run.blocking.own
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
@@ -167,9 +167,10 @@ cdef void pack_output_planes(const ConvRun *run, const Box *block, int64_t chann
     for number in range(block_classes(run.sample)):
         source_box(run.sample, block, number, &box)
         if own.weights.ci.vnni:
-            pack_vnni_planes(g, size, &box, channel, channels, to, own.plane, local_piece(run, LANE_STAGING, scratch))
+            pack_vnni_planes(g, size, &box, group * run.sample.cout + co, channels, to, own.plane,
+                             local_piece(run, LANE_STAGING, scratch))
         else:
-            pack_planes(run.sample.dtype, run.sample.compute, g, size, &box, channel, channels, to, own.plane)
+            pack_folded_planes(run.problem, &box, group, co, channels, to, own.plane)
         to += plane * item
 
 
@@ -193,7 +194,7 @@ cdef void input_pixels_task(const ConvRun *run, int64_t number, char *scratch) n
     memset(all_sums, 0, phases * phase_bytes)
     while co < sample.cout:
         count = min(run.order.channels, sample.cout - co)
-        pack_output_planes(run, &block, group * sample.cout + co, count, scratch)
+        pack_output_planes(run, &block, group, co, count, scratch)
         for p in range(phases):
             make_phase(sample, p, &phase)
             if phase_part(&phase, &tile, &part):

@@ -37,6 +37,8 @@ cdef bint part_that_meets(const SampleGeometry *sample, const Box *tile, const i
     part[0] = tile[0]
     for d in range(3):
         source = &sample.source[d]
+        if d == 2 and sample.folded > 1:  # taps of several positions
+            continue
         before = source.before - k[d] % source.classes * sample.axis[d].dilation
         first = max(tile.first[d], -floor_div(-before, source.step) - output[d])
         last = min(tile.first[d] + tile.extent[d],
@@ -89,7 +91,6 @@ cdef void input_taps_task(const ConvRun *run, int64_t number, char *scratch) noe
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef int64_t pitch = block_pitch(sample, run.order), co = 0, count, tap
-    cdef int64_t size[3]
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef InputTile t
@@ -98,7 +99,6 @@ cdef void input_taps_task(const ConvRun *run, int64_t number, char *scratch) noe
     cdef int d
     if not begin_input_tile(run, number, scratch, &t):
         return
-    output_size(sample, size)
     begin_steps(run, &t, &steps)
     steps.count, t.a_offset[0], t.b_offset[0] = 1, 0, 0
     while co < sample.cout:
@@ -112,9 +112,8 @@ cdef void input_taps_task(const ConvRun *run, int64_t number, char *scratch) noe
             for d in range(3):
                 block.first[d] += output[d]
             source_box(sample, &block, tap_class(sample, k), &box)
-            pack_channels(run.problem, &run.problem.view[CONV_GRAD_OUTPUT], size, &box,
-                          t.sums.group * sample.cout + co, count, t.block, pitch, own.weights.ci.vnni, t.staging,
-                          t.place)
+            pack_folded_channels(run.problem, &box, t.sums.group, co, count, t.block, pitch, own.weights.ci.vnni,
+                                 t.staging, t.place)
             multiply_part(run, &t, &steps, co, tap, &part)
         co += run.order.channels
     end_input_tile(run, &t)

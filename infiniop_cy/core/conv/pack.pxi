@@ -321,6 +321,42 @@ cdef void pack_channels(const ConvProblem *problem, const ConvView *view, const 
         first += count
 
 
+cdef void pack_folded_channels(const ConvProblem *problem, const Box *box, int64_t group, int64_t co, int64_t count,
+                               char *to, int64_t pitch, bint vnni, char *stage, int64_t *place) noexcept nogil:
+    """Pack a box of grad_output for some co of a group as pack_channels does, tap after tap where these are folded."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t done = 0
+    cdef int64_t size[3]
+    cdef FoldedRun run
+    cdef Box shifted
+    output_size(sample, size)
+    while done < count:
+        folded_run(sample, group, co + done, count - done, &run)
+        shifted = box[0]
+        shifted.first[2] += run.shift
+        pack_channels(problem, &problem.view[CONV_GRAD_OUTPUT], size, &shifted, run.channel, run.channels,
+                      to + done * (2 if vnni else sample.item), pitch, vnni, stage, place)
+        done += run.channels
+
+
+cdef void pack_folded_planes(const ConvProblem *problem, const Box *box, int64_t group, int64_t co, int64_t count,
+                             char *to, int64_t plane) noexcept nogil:
+    """Pack a box of grad_output for some co of a group as pack_planes does, tap after tap where these are folded."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t done = 0
+    cdef int64_t size[3]
+    cdef FoldedRun run
+    cdef Box shifted
+    output_size(sample, size)
+    while done < count:
+        folded_run(sample, group, co + done, count - done, &run)
+        shifted = box[0]
+        shifted.first[2] += run.shift
+        pack_planes(sample.dtype, sample.compute, &problem.view[CONV_GRAD_OUTPUT], size, &shifted, run.channel,
+                    run.channels, to + done * plane * sample.item, plane)
+        done += run.channels
+
+
 cdef void pack_vnni_pixels(const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
                            int64_t channels, char *to, int64_t columns, char *stage) noexcept nogil:
     """Pack rows of bfloat16 inside the tensor as [pair of pixels][columns]; a zero makes odd rows even."""

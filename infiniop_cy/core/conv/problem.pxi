@@ -77,6 +77,7 @@ ctypedef struct SampleGeometry:
     ConvAxis axis[3]
     SourceAxis source[3]
     bint forward                  # the output's problem, as that of a grad_input (forward.pxi)
+    int64_t folded, fold_step     # taps along the last axis that count as channels, and pixels from one to the next
     int64_t pixels_in, pixels_out, taps
     int64_t lanes                 # elements of the compute type in a vector
     bint dot2                     # bfloat16 by AVX512_BF16, two products an instruction
@@ -259,6 +260,7 @@ cdef void sample_geometry(const ConvSpec *spec, Tensor **tensors, SampleGeometry
     sample.groups = spec.groups
     sample.cin = weight.shape[1]
     sample.cout = weight.shape[0] // spec.groups
+    sample.folded = 1
     sample.pixels_in = sample.pixels_out = sample.taps = 1
     for d in range(3):
         e = d - (3 - nd)

@@ -123,8 +123,8 @@ cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *pane
             staged = scratch if taps > 1 or panels.ci.vnni else to + (place[0] + co) * columns * item
             if channels < columns:
                 memset(staged, 0, taps * columns * item)
-            stage_taps(problem, w.data + group * w.group + (co_from + co) * w.n + panel * columns * w.channel, tap, taps,
-                       channels, columns, raw, staged)
+            stage_taps(problem, w.data + group * w.group + weight_row(sample, w, co_from + co)
+                       + panel * columns * w.channel, tap, taps, channels, columns, raw, staged)
             nonfinite |= replace_nonfinite_values(sample, staged, taps * columns)
             if staged != scratch:
                 continue
