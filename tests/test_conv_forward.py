@@ -112,16 +112,18 @@ def chained(case, x, w):
         for group in range(groups):
             part = (slice(None), slice(group * cout, (group + 1) * cout))
             taps = w[(part[1], ci, *k)].astype(float).reshape(1, -1, *(1,) * len(k))
-            sums[part] = sums[part] + padded[(slice(None), slice(group * cin + ci, group * cin + ci + 1), *window)] * taps
+            channel = slice(group * cin + ci, group * cin + ci + 1)
+            sums[part] = sums[part] + padded[(slice(None), channel, *window)] * taps
     return sums
 
 
 @pytest.mark.parametrize("spread", [0, 30])
 @pytest.mark.parametrize("name", ["many-channels", "grouped-tiles", "2d-stride", "depthwise-stride", "wide-3d"])
 def test_error_is_no_larger_than_that_of_a_chain(name, spread, rng):
-    """The largest and the mean over the sum of magnitudes, by each algorithm. The chain has another order, so that where
-    both round as often, or one product makes most of a sum, the errors are even up to chance: their mean within a tenth,
-    the largest of thousands within two thirds. `taps` rounds each product of a group's only channel once more."""
+    """The largest and the mean over the sum of magnitudes, by each algorithm. The chain has another order, so that
+    where both round as often, or one product makes most of a sum, the errors are even up to chance: their mean within a
+    tenth, the largest of thousands within two thirds. `taps` rounds each product of a group's only channel once more.
+    """
     case = CONV_CASES[name]
     x, w, _ = make_data(case, "float32", rng, integers=False, bias=False)
     x, w = ((a * np.exp2(rng.integers(-spread, spread + 1, a.shape))).astype(np.float32) for a in (x, w))
@@ -256,8 +258,8 @@ def test_every_algorithm_accepts_something():
     met = set()
     for dtype, seed in product(DTYPES, range(60)):
         case, rng = random_case(seed)
-        met |= {name for name, _ in by_each_algorithm(
-            lambda case=case, data=make_data(case, dtype, rng): conv(case, data))}
+        data = make_data(case, dtype, rng)
+        met |= {name for name, _ in by_each_algorithm(lambda case=case, data=data: conv(case, data))}
     assert met - {"chosen"} == {name for name in ALGORITHMS if build_info()["isa"] == "amx" or "amx" not in name}
 
 

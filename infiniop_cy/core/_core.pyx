@@ -24,7 +24,7 @@ include "elementwise/run.pxi"       # chunks and tiles, by threads
 
 include "conv/problem.pxi"          # rules, one sample's geometry, where the tensors lie
 include "conv/geometry.pxi"         # tiles, phases, taps, halos
-include "conv/forward.pxi"          # the forward convolution: its rules, and its problem as a grad_input of exchanged roles
+include "conv/forward.pxi"          # the forward convolution, as a grad_input of exchanged roles
 include "conv/algorithm.pxi"        # what an algorithm is: functions, order of sums, blocking, scratch
 include "conv/values.pxi"           # single values and short rows of them
 include "conv/nonfinite.pxi"        # inf and NaN that may not meet padding

@@ -155,7 +155,24 @@ void sum_channels(const char *from, int64_t pixel, int64_t row, int64_t rows, in
     }
 }
 
+template <class V>
+void add_to_rows(const void *row_, void *to_, int64_t pitch, int64_t rows, int64_t n, int flush) {
+    typedef scalar<V> S;
+    constexpr int count = lanes<V>::count;
+    constexpr S least = sizeof(S) == 4 ? S(0x1p-126) : S(0x1p-1022);
+    for (int64_t i = 0; i < n; i += count) {
+        const V row = load<V>((const S *)row_ + i);
+        S *to = (S *)to_ + i;
+        for (int64_t r = 0; r < rows; r++, to += pitch) {
+            const V sum = load<V>(to) + row;
+            store(to, flush ? select(absolute(sum) < splat<V>(least), V{}, sum) : sum);
+        }
+    }
+}
+
 constexpr void fill_gemm(KernelTable &table) {
+    table.add_to_rows[DTYPE_F32] = add_to_rows<f32v>;
+    table.add_to_rows[DTYPE_F64] = add_to_rows<f64v>;
     table.gemm[DTYPE_F32] = register_tiles<f32v>();
     table.gemm[DTYPE_F64] = register_tiles<f64v>();
     table.dot[DTYPE_F32] = dot<f32v>;

@@ -10,8 +10,8 @@ namespace {
 // pixel is spread once for all taps. pixel: elements from pixel to pixel; a vector where there are several taps. whole:
 // one group fills the vector.
 template <class V, int many, int run, bool whole>
-INFINIOP_INLINE void group_taps(const LaneGroups *groups, const scalar<V> *from, int64_t pixel,
-                                const scalar<V> *weight, V *sum) {
+INFINIOP_INLINE void group_taps(const LaneGroups *groups, const scalar<V> *from, int64_t pixel, const scalar<V> *weight,
+                                V *sum) {
     constexpr int count = lanes<V>::count;
     const int64_t next = run > 1 ? count : pixel;
     integer<V> lane;

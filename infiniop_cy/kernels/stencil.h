@@ -9,8 +9,8 @@ namespace {
 
 // `many` pixels of a row: their sums stay in registers from tap to tap.
 template <class V, int many>
-INFINIOP_INLINE void stencil_tile(const scalar<V> *from, int64_t from_pixel, const int64_t *at,
-                                  const scalar<V> *weight, int64_t taps, scalar<V> *to, int64_t to_pixel, bool adding) {
+INFINIOP_INLINE void stencil_tile(const scalar<V> *from, int64_t from_pixel, const int64_t *at, const scalar<V> *weight,
+                                  int64_t taps, scalar<V> *to, int64_t to_pixel, bool adding) {
     constexpr int count = lanes<V>::count;
     V sum[many];
 #pragma GCC unroll 8

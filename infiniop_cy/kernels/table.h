@@ -198,6 +198,10 @@ typedef void (*GroupStencilKernel)(const struct StencilRows *, const struct Lane
 typedef void (*GroupStencilDotKernel)(const struct StencilDotRows *, const struct LaneGroups *, const void *g,
                                       const void *x, void *sums);
 
+// Adds a row of n elements to each of `rows` rows of `to`, `pitch` elements apart; whole vectors of both. flush: sums
+// that are subnormal become 0.
+typedef void (*AddToRowsKernel)(const void *row, void *to, int64_t pitch, int64_t rows, int64_t n, int flush);
+
 // `taps` taps of the kernel side by side, over `rows` output pixels side by side: output pixel r meets pixel first +
 // r * row_step + k * tap_step of a line of `size` pixels under tap k, which are `pitch` elements apart; outside of the
 // line is padding.
@@ -250,6 +254,7 @@ struct KernelTable {
     AddProductsKernel add_products[DTYPE_COUNT];           // F32, F64
     SumChannelsKernel sum_channels[DTYPE_COUNT];           // F16, BF16, F32, F64
     SumKernel sum_rows[DTYPE_COUNT];                       // F16, BF16, F32, F64
+    AddToRowsKernel add_to_rows[DTYPE_COUNT];              // F32, F64
 };
 
 extern const struct KernelTable infiniop_kernels_generic;

@@ -1,4 +1,4 @@
-"""Convolutions, forward and backward: small integers on any algorithm, layout, mask and threads are exactly the reference."""
+"""Convolutions: small integers on any algorithm, layout, mask, cut and threads are exactly the reference."""
 import os
 
 import numpy as np

@@ -97,6 +97,7 @@ cdef extern from "../kernels/table.h" nogil:
         int (*outside)(const char *, int64_t, float, float) noexcept nogil
     enum:
         DOT_ROWS
+    ctypedef void (*AddToRowsKernel)(const void *, void *, int64_t, int64_t, int64_t, int) noexcept nogil
     ctypedef void (*DotKernel)(int64_t, int64_t, const void *, int64_t, const void *, int64_t, const int64_t *, int64_t,
                                void *) noexcept nogil
     ctypedef struct AmxBatchReduce:
@@ -149,6 +150,7 @@ cdef extern from "../kernels/table.h" nogil:
         AddProductsKernel *add_products
         SumChannelsKernel *sum_channels
         SumKernel *sum_rows
+        AddToRowsKernel *add_to_rows
     const KernelTable *const kernels "infiniop_kernels"
     const char *const chosen_isa "infiniop_isa"
     const bint infiniop_dot2

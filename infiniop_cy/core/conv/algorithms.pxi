@@ -8,6 +8,7 @@ include "input_pixels.pxi"
 include "input_gemm.pxi"
 include "input_taps.pxi"
 include "output.pxi"
+include "output_dot.pxi"
 include "weight_outer.pxi"
 include "weight_amx.pxi"
 include "weight_amx_fused.pxi"
@@ -30,6 +31,7 @@ cdef ConvAlgorithm conv_algorithm(int number) noexcept nogil:
         input_pixels,
         input_gemm,
         input_taps,
+        output_dot,
         output_depthwise,
         output_grouped,
         output_amx,

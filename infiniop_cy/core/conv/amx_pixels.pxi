@@ -57,8 +57,9 @@ cdef bint pack_lines(const SampleGeometry *sample, const ConvView *view, const c
 
 cdef bint pack_amx_pixels(const ConvRun *run, const Box *block, int64_t group, int64_t co, int64_t channels, char *to,
                           int64_t positions, char *staging) noexcept nogil:
-    """Pack a block of grad_output for some co of a group, class after class of the taps that read it; positions: those that each part has room
-    for. inf and NaN of float16 become tiny; return whether there were any. staging: AMX_STEPS rows."""
+    """Pack a block of grad_output for some co of a group, class after class of the taps that read it; positions: those
+    that each part has room for. inf and NaN of float16 become tiny; return whether there were any. staging: AMX_STEPS
+    rows."""
     cdef int64_t number
     cdef Box box
     cdef bint nonfinite = False
@@ -74,32 +75,17 @@ cdef bint pack_amx_pixels(const ConvRun *run, const Box *block, int64_t group, i
 
 cdef bint pack_folded_row(const ConvRun *run, const Box *box, int64_t n, int64_t z, int64_t y, int64_t group,
                           int64_t co, int64_t channels, char *to, int64_t part, char *staging) noexcept nogil:
-    """Pack one row of a chunk of co, of which some are taps: each is staged by itself, between zeros."""
-    cdef const SampleGeometry *sample = run.sample
-    cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
-    cdef int64_t item = itemsize_of(sample.dtype), x = 0, c, width
-    cdef int64_t size[3]
-    cdef RowPart inside
-    cdef FoldedRun of
+    """Pack one row of a chunk of co, of which some are taps."""
+    cdef int dtype = run.sample.dtype
+    cdef int64_t item = itemsize_of(dtype), x = 0
     cdef Box piece = box[0]
-    cdef char *row
     cdef bint nonfinite = False
-    output_size(sample, size)
     while x < box.extent[2]:
-        piece.extent[2] = width = min(<int64_t>STAGE_PIXELS, box.extent[2] - x)
-        for c in range(channels):
-            folded_run(sample, group, co + c, 1, &of)
-            piece.first[2] = box.first[2] + x * box.step[2] + of.shift
-            inside = row_part(view, size, size[2], &piece, n, z, y)
-            row = staging + c * STAGE_ROW * item
-            memset(row, 0, inside.skip * item)
-            if inside.inside:
-                kernels.convert[sample.dtype][sample.dtype](
-                    inside.source + of.channel * view.channel, box.step[2] * view.space[2], row + inside.skip * item,
-                    item, inside.inside)
-            memset(row + (inside.skip + inside.inside) * item, 0, (width - inside.skip - inside.inside) * item)
-        nonfinite |= kernels.parts[sample.dtype].of_pixels(staging, STAGE_ROW * item, to + x * AMX_LINE, part, width,
-                                                           channels)
+        piece.first[2], piece.extent[2] = box.first[2] + x * box.step[2], min(<int64_t>STAGE_PIXELS, box.extent[2] - x)
+        stage_folded_row(run.problem, &piece, n, z, y, group, co, channels, kernels.convert[dtype][dtype], item,
+                         staging)
+        nonfinite |= kernels.parts[dtype].of_pixels(staging, STAGE_ROW * item, to + x * AMX_LINE, part, piece.extent[2],
+                                                    channels)
         x += STAGE_PIXELS
     return nonfinite
 

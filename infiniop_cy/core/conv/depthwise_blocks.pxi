@@ -42,8 +42,8 @@ ctypedef struct LaneBlocks:
 
 
 cdef void all_lanes_halo(const SampleGeometry *sample, Halo *halo) noexcept nogil:
-    """Find what a tile's block has beside a pixel for each of its steps. The input of an output with a stride is not taken
-    apart by classes: positions are whole vectors, so that it does no harm to step over some."""
+    """Find what a tile's block has beside a pixel for each of its steps. The input of an output with a stride is not
+    taken apart by classes: positions are whole vectors, so that it does no harm to step over some."""
     cdef int d
     all_phases_halo(sample, halo)
     for d in range(3):

@@ -193,17 +193,15 @@ cdef void tile_grad_weight(const LaneTask *t, int64_t v, int64_t co, char *produ
 cdef void add_lane_bias(const LaneTask *t) noexcept nogil:
     """Add the bias to a tile of an output, if there is one."""
     cdef const SampleGeometry *sample = t.run.sample
-    cdef int64_t v, i, vector = sample.lanes * sample.item
+    cdef int64_t v, vector = sample.lanes * sample.item
     cdef double staged[BIAS_STAGED]
-    cdef char *sums
     if not has_output_bias(t.run.problem):
         return
     for v in range(t.vectors):
         load_output_bias(t.run.problem, t.channel + v * sample.lanes, min(sample.lanes, t.channels - v * sample.lanes),
                          <char *>staged)
-        sums = t.sums + v * t.own.sums_apart * vector
-        for i in range(box_positions(&t.pixels)):
-            add_values(sample, <char *>staged, sums + i * vector, sample.lanes)
+        kernels.add_to_rows[sample.compute](<char *>staged, t.sums + v * t.own.sums_apart * vector, sample.lanes,
+                                            box_positions(&t.pixels), sample.lanes, False)
 
 
 cdef void save_tile_input(const LaneTask *t) noexcept nogil:

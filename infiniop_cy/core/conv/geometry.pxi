@@ -280,8 +280,8 @@ cdef void block_under(const Box *tile, const Halo *halo, Box *block) noexcept no
 
 
 cdef int64_t halo_positions(const SampleGeometry *sample, const int64_t *extent, int64_t limit) noexcept nogil:
-    """Count the positions of one sample's block under a tile with these extents, of all classes, in any phase; limit + 1
-    if there are more than the limit."""
+    """Count the positions of one sample's block under a tile with these extents, of all classes, in any phase; limit +
+    1 if there are more than the limit."""
     cdef int64_t sum[3]
     cdef int64_t classes = source_classes(sample, limit), positions
     cdef Halo halo

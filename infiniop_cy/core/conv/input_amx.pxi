@@ -114,6 +114,9 @@ cdef bint stage_chunk(const ConvRun *run, const char *panel, int64_t co_from, in
     cdef const char *source
     if cos < AMX_STEPS or cis < AMX_SIDE:
         memset(staged, 0, AMX_STEPS * taps * row)
+    if w.n == taps * item and taps == sample.taps and sample.folded == 1 and (taps == 1 or in_line):
+        kernels.transpose[sample.dtype](panel + co_from * w.n, w.channel, staged, row, cos * taps, cis)
+        return weights_outside(run, staged, cos * taps * AMX_SIDE)
     for co in range(cos):
         source = panel + weight_row(sample, w, co_from + co)
         if in_line:

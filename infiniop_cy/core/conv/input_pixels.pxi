@@ -150,8 +150,8 @@ cdef void multiply_phase(const ConvRun *run, const Phase *phase, int64_t group, 
 
 cdef void pack_output_planes(const ConvRun *run, const Box *block, int64_t group, int64_t co, int64_t channels,
                              char *scratch) noexcept nogil:
-    """Pack a block of grad_output for some co of a group as [co][position], or by pairs of co. Zeros come after the positions, as far as
-    register tiles read: what memory held might be subnormal, which takes long to multiply."""
+    """Pack a block of grad_output for some co of a group as [co][position], or by pairs of co. Zeros come after the
+    positions, as far as register tiles read: what memory held might be subnormal, which takes long to multiply."""
     cdef const InputPixels *own = <const InputPixels *>run.blocking.own
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef int64_t size[3]

@@ -1,11 +1,5 @@
 # The bias of an output, added to the sums of a tile before they are rounded.
 
-cdef extern from *:
-    """
-    static const float LEAST_NORMAL = 0x1p-126f;
-    """
-    const float LEAST_NORMAL
-
 cdef enum:
     BIAS_STAGED = 64   # channels converted at a time
 
@@ -16,8 +10,9 @@ cdef bint has_output_bias(const ConvProblem *problem) noexcept nogil:
 
 
 cdef void load_output_bias(const ConvProblem *problem, int64_t channel, int64_t channels, char *values) noexcept nogil:
-    """Load the bias of some channels of the output."""
+    """Load the bias of at most BIAS_STAGED channels of the output, with zeros behind them."""
     cdef const ConvView *bias = &problem.view[CONV_BIAS]
+    memset(values, 0, BIAS_STAGED * problem.sample.item)
     problem.load(bias.data + channel * bias.n, bias.n, values, problem.sample.item, channels)
 
 
@@ -32,28 +27,17 @@ cdef void add_to_all(real *to, int64_t pitch, int64_t count, real value) noexcep
             to[i * pitch] += value
 
 
-cdef void flush_subnormals(float *values, int64_t count) noexcept nogil:
-    """Replace subnormals by 0, which is what bfloat16's instructions make of them."""
-    cdef int64_t i
-    for i in range(count):
-        if -LEAST_NORMAL < values[i] < LEAST_NORMAL:
-            values[i] = 0
-
-
-cdef void add_bias_rows(const ConvProblem *problem, const InputSums *sums, const Box *tile, const char *bias, int64_t first,
-                        int64_t channels, bint of_amx) noexcept nogil:
+cdef void add_bias_rows(const ConvProblem *problem, const InputSums *sums, const Box *tile, const char *bias,
+                        int64_t first, int64_t channels, bint of_amx) noexcept nogil:
     """Add the bias of some channels from the first-th on to a tile's sums."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef int64_t row, n, z, y, x, c
+    cdef int64_t row, n, z, y, c
     cdef char *at
     for row in range(tile.samples * tile.extent[0] * tile.extent[1]):
         n, z, y = row // (tile.extent[0] * tile.extent[1]), row // tile.extent[1] % tile.extent[0], row % tile.extent[1]
         at = sum_of_pixel(problem, sums, n, z, y, 0) + first * sums.ci_pitch * sample.item
         if sums.ci_pitch == 1:
-            for x in range(tile.extent[2]):
-                add_values(sample, bias, at + x * sums.pixel_pitch * sample.item, channels)
-                if of_amx:
-                    flush_subnormals(<float *>(at + x * sums.pixel_pitch * 4), channels)
+            kernels.add_to_rows[sample.compute](bias, at, sums.pixel_pitch, tile.extent[2], channels, of_amx)
             continue
         for c in range(channels):
             if sample.compute == DTYPE_F64:
@@ -65,7 +49,8 @@ cdef void add_bias_rows(const ConvProblem *problem, const InputSums *sums, const
 
 cdef void add_output_bias(const ConvProblem *problem, const InputSums *sums, const Box *tile,
                           bint of_amx) noexcept nogil:
-    """Add the bias to a tile's sums, if there is one. of_amx: none of them is subnormal, and none shall be."""
+    """Add the bias to a tile's sums, if there is one. of_amx: none of them is subnormal, and none shall be, which
+    bfloat16's instructions count as 0."""
     cdef double staged[BIAS_STAGED]
     cdef int64_t first = 0, count
     if not has_output_bias(problem):

@@ -59,9 +59,9 @@ ctypedef struct ConvView:
     int64_t group                 # of weights: from group to group
 
 
-# How the block of pixels that taps read is taken from its tensor along an axis. The output of a convolution with a stride
-# reads its input by classes of taps, k % classes, each a block of pixels `step` apart (forward.pxi); all else reads one
-# block of neighbours.
+# How the block of pixels that taps read is taken from its tensor along an axis. The output of a convolution with a
+# stride reads its input by classes of taps, k % classes, each a block of pixels `step` apart (forward.pxi); all else
+# reads one block of neighbours.
 ctypedef struct SourceAxis:
     int64_t classes, step
     int64_t hop                   # positions from tap to tap of a class

@@ -115,8 +115,8 @@ cdef class ForwardPlanObject:
             raise error_of(&failure, op, ("workspace",), {})
         scratch = <char *>cnp.PyArray_DATA(workspace) if isinstance(workspace, cnp.ndarray) \
             else address_in(workspace, op, "workspace")
-        if bind_forward(&self.plan.problem, self.plan.workspace_bytes, self.tensors, self.has_bias, data, scratch, &bound,
-                        &failure):
+        if bind_forward(&self.plan.problem, self.plan.workspace_bytes, self.tensors, self.has_bias, data, scratch,
+                        &bound, &failure):
             raise error_of(&failure, op, FORWARD_NAMES, {})
         interrupt = interrupt_of(&self.plan, &storage)
         with nogil:
