@@ -275,3 +275,71 @@ def test_out_may_share_memory(case, rng):
     out = memory[:expected.size].reshape(expected.shape)
     assert conv(case, (memory[:x.size].reshape(x.shape), w, b), out=out) is out
     check_same(out, expected, case.name)
+
+
+def describe(*arrays):
+    return [None if a is None else iop.TensorDescriptor.from_array(a) for a in arrays]
+
+
+@pytest.mark.parametrize("name", ["2d-stride", "3d", "tiny-images", "2d-depthwise", "2d-1x1"])
+@each_dtype
+def test_descriptor_is_the_function(name, dtype, rng):
+    """On any layout, with and without bias, by arrays and by addresses."""
+    case = CONV_CASES[name]
+    for wanted in (False, True):
+        x, w, b = make_data(case, dtype, rng, integers=False, bias=wanted)
+        expected, x, w = conv(case, (x, w, b)), channels_last(x), arrange(w, "transposed")
+        out = channels_last(np.full(expected.shape, np.nan, expected.dtype))
+        stride, pairs, dilation, groups = case.geometry
+        with iop.Handle("cpu") as handle, iop.ConvDescriptor(
+                handle, *describe(out, x, w, b), [p for p, _ in pairs], stride, dilation, groups) as op:
+            assert "output: " in op.explain()
+            workspace = iop.empty_workspace(handle, op.workspace_size)
+            op.calculate(workspace, out, x, w, b)
+            check_same(out, expected, name)
+            out[...] = 0
+            op.calculate(workspace, *(None if a is None else a.ctypes.data for a in (out, x, w, b)))
+            check_same(out, expected, f"{name} by addresses")
+            with pytest.raises(iop.InsufficientWorkspace):
+                op.calculate(workspace[1:], out, x, w, b)
+            with pytest.raises(iop.BadParam, match="conv: output overlaps input"):
+                op.calculate(workspace, x.ctypes.data, *(None if a is None else a.ctypes.data for a in (x, w, b)))
+            with pytest.raises(iop.NullPointer if wanted else iop.BadParam, match="bias is"):
+                op.calculate(workspace, out, x, w, None if wanted else np.zeros(case.cout, x.dtype))
+
+
+def test_padding_words(rng):
+    """ "same" pads alike on both sides, the odd pixel after; "valid" not at all."""
+    x, w = random_values(rng, (2, 3, 7, 8), "float32"), random_values(rng, (4, 3, 2, 3), "float32")
+    check_same(iop.conv(x, w, padding="same"), iop.conv(x, w, padding=((0, 1), (1, 1))), "same")
+    check_same(iop.conv(x, w, padding="valid"), iop.conv(x, w), "valid")
+    assert iop.conv(x, w, padding="same").shape == (2, 4, 7, 8)
+
+
+def test_not_on_a_gpu(monkeypatch):
+    from infiniop_cy import devices
+    from infiniop_cy.backends.cuda import Backend
+    monkeypatch.setattr(devices, "backend_for", lambda *_, **__: Backend(0))
+    with pytest.raises(iop.NotImplementedOperator, match="conv: forward convolutions are computed on the CPU only"):
+        iop.conv(np.ones((1, 1, 3)), np.ones((1, 1, 1)))
+
+
+@each_dtype
+def test_workspace_is_bounded(dtype):
+    """The packed weights and at most 4 MB a thread, 8 in float64."""
+    item = dtype_of(dtype).itemsize
+    for seed in range(150):
+        case, _ = random_case(seed)
+        x, w = (iop.TensorDescriptor(shape, dtype) for shape in case.shapes[1:])
+        y = iop.TensorDescriptor(case.shapes[0], dtype)
+        stride, pairs, dilation, groups = case.geometry
+        if any(a != b for a, b in pairs):
+            continue
+        with iop.Handle("cpu") as handle, iop.threads(2), iop.ConvDescriptor(
+                handle, y, x, w, None, [p for p, _ in pairs], stride, dilation, groups) as op:
+            facts = op.plan.facts
+            weights = np.prod(case.shapes[2][1:]) * (case.cout // groups + 64) * groups * max(6, item)
+            # AMX takes channels in whole steps of 32
+            rounded = weights * 32 / max(1, min(32, case.cin // groups))
+            assert facts["per_thread"] <= (8 if dtype == "float64" else 4) << 20, case
+            assert facts["shared"] <= rounded + (1 << 16), case
