@@ -5,7 +5,7 @@
     >>> iop.relu_backward(np.float32([1, 2, 3]), np.float32([-1, 0, 1]))
     array([0., 0., 3.], dtype=float32)
 
-Functions: one per row of operators.py, and conv_backward. Descriptors: Handle, TensorDescriptor and a
+Functions: one per row of operators.py, conv and conv_backward. Descriptors: Handle, TensorDescriptor and a
 ...Descriptor class per operator. See README.md.
 """
 from infiniop_cy.capi import get_include

@@ -316,6 +316,15 @@ def test_padding_words(rng):
     assert iop.conv(x, w, padding="same").shape == (2, 4, 7, 8)
 
 
+@pytest.mark.parametrize("kernel", [1, 2])
+@pytest.mark.parametrize("padding", [0, 3, 2**20])
+def test_largest_stride(kernel, padding):
+    """One window, wherever the next would be."""
+    x, w = np.arange(1, 31, dtype=np.float32).reshape(1, 2, 3, 5), np.ones((3, 2, kernel, kernel), np.float32)
+    corner = x[0, :, :kernel, :kernel].sum() if padding == 0 else 0
+    np.testing.assert_array_equal(iop.conv(x, w, stride=2**62, padding=padding), np.full((1, 3, 1, 1), corner))
+
+
 def test_not_on_a_gpu(monkeypatch):
     from infiniop_cy import devices
     from infiniop_cy.backends.cuda import Backend

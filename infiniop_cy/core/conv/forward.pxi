@@ -123,17 +123,19 @@ cdef void fold_axis(SampleGeometry *sample) noexcept nogil:
 cdef void thin_axis(ConvAxis *axis, ConvView *input, int d, int64_t *shift) noexcept nogil:
     """Where all taps meet pixels of one residue of the stride, see only these pixels: an image without a stride. shift:
     bytes from the image's start to the first of them."""
-    cdef int64_t first, stride = axis.stride
+    cdef int64_t first, size, stride = axis.stride
     if stride == 1 or (axis.period > 1 and axis.kernel > 1):
         return
     if axis.kernel == 1:
         axis.dilation = stride
     first = ceil_div(axis.before, stride)
-    shift[0] += (first * stride - axis.before) * input.space[d]
-    axis.size_in = max(<int64_t>0, floor_div(axis.size_in - 1 + axis.before, stride) + 1 - first)
-    axis.before = first
+    size = max(<int64_t>0, floor_div(axis.size_in - 1 + axis.before, stride) + 1 - first)
+    if size:
+        shift[0] += (first * stride - axis.before) * input.space[d]
+    if size > 1:  # else nothing is stepped over, and the stride may be of any size
+        input.space[d] *= stride
+    axis.size_in, axis.before = size, first
     axis.stride, axis.dilation = 1, axis.dilation // stride
-    input.space[d] *= stride
     conv_axis_derive(axis)
 
 
