@@ -1,10 +1,11 @@
-"""Speed of conv_backward beside torch (oneDNN) and beside the arithmetic that the cores can do.
+"""Speed of conv_backward and conv beside torch (oneDNN) and beside the arithmetic that the cores can do.
 
     make bench-conv                                              the shapes that have targets
     make bench-conv ARGS='--family resnet50 --dtype float32'     a family of shapes, with its geometric means
     make bench-conv ARGS="--shape '56 3x3' --dtype float32,bfloat16 --part all,grad_input"
     make bench-conv ARGS='--family zoo --json zoo.json --plot zoo.png'       the layers of 42 networks, by network
     make bench-conv ARGS='--family zoo --network resnet,vgg --layout channels_last --batch 8'
+    make bench-conv ARGS='--family zoo --network resnet50 --part forward'    iop.conv itself
 
 Every row is checked before it is timed: on small integers, whose every partial sum is exact, the results are those of
 float64, rounded once (of the zoo: those of torch in float32, as exact on them). Then all contestants run interleaved in
@@ -28,7 +29,7 @@ from conv_report import Row
 from timing import Portions
 
 PARTS = {"all": (True, True, True), "grad_input": (True, False, False), "grad_weight": (False, True, False),
-         "grad_bias": (False, False, True)}
+         "grad_bias": (False, False, True), "forward": None}  # None: no gradient
 
 # Torch's median over ours, all three gradients, two threads.
 TARGETS = {
@@ -100,9 +101,10 @@ def rows(options):
         for family, layer in chosen:
             case = layer.case
             for part, count in ((part, count) for part in options.part.split(",") for count in threads):
-                mask = (*PARTS[part][:2], PARTS[part][2] and layer.bias)
-                if any(mask):
-                    flops = case.flops * sum(mask[:2]) + np.prod(case.shapes[0]).item() * mask[2]
+                mask = PARTS[part] and (*PARTS[part][:2], PARTS[part][2] and layer.bias)
+                if mask is None or any(mask):
+                    flops = case.flops if mask is None else \
+                        case.flops * sum(mask[:2]) + np.prod(case.shapes[0]).item() * mask[2]
                     yield Row(family, case.name, dtype, part, count, flops, None, {}, options.layout,
                               options.batch if options.zoo else None, layer.networks, kinds(case),
                               target=target(family, case.name, dtype, part, count)), layer, mask
@@ -120,12 +122,14 @@ class Arrays:
     def __init__(self):
         self.made_for = None
 
-    def of(self, case, dtype, layout, networks, bias):
-        from conv_data import check, check_large, random_sets
+    def of(self, case, dtype, layout, networks, mask, bias):
+        from conv_data import check, check_forward, check_large, random_sets
+        if mask is None:
+            check_forward(case, dtype, layout, bias)
         if self.made_for != (case, dtype):
-            if networks:
+            if networks and mask is not None:
                 check_large(case, dtype, layout, (True, True, bias))
-            else:
+            elif mask is not None:
                 check(case, dtype, layout)
             self.made_for, self.sets = (case, dtype), list(random_sets(case, dtype, layout))
         return self.sets
@@ -133,14 +137,14 @@ class Arrays:
 
 def measure(options, planned, portions):
     """The rows with their times, one after the other."""
-    from conv_data import contestants
+    from conv_data import contestants, forward_contestants
     from timing import arithmetic_peak, race
 
     import infiniop_cy as iop
     arrays, peaks = Arrays(), {}
     for row, layer, mask in planned:
         portions.between_rows()
-        sets = arrays.of(layer.case, row.dtype, row.layout, layer.networks, layer.bias)
+        sets = arrays.of(layer.case, row.dtype, row.layout, layer.networks, mask, layer.bias)
         if not options.zoo or (row.dtype, row.threads) not in peaks:
             peaks[row.dtype, row.threads] = arithmetic_peak(row.threads, row.dtype)
         row.peak = peaks[row.dtype, row.threads]
@@ -149,7 +153,8 @@ def measure(options, planned, portions):
             import torch
             torch.set_num_threads(row.threads)
         with iop.threads(row.threads):
-            running = list(contestants(layer.case, sets, mask, row.layout, with_torch))
+            running = list(forward_contestants(layer.case, sets, layer.bias, row.layout, with_torch) if mask is None
+                           else contestants(layer.case, sets, mask, row.layout, with_torch))
             row.seconds = race(running, bounds(options))
         row.samples = len(running[0].seconds)
         yield row

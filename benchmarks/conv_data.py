@@ -67,6 +67,44 @@ def check_large(case, dtype, layout, mask):
             raise SystemExit(f"wrong result, not timed: {name} of {case} {dtype} {layout}")
 
 
+def bias_of(case, dtype):
+    """Small integers."""
+    return (np.arange(case.cout) % 5 - 2).astype(dtype_of(dtype))
+
+
+def check_forward(case, dtype, layout, bias):
+    """Stop where the output differs from torch's in float32, rounded once, on integers."""
+    import torch
+    integers, _ = _exact_results(case, (False, False, False))
+    x, w = [array.astype(dtype_of(dtype)) for array in integers[1:]]
+    b = bias_of(case, "float32") if bias else None
+    stride, padding, dilation, groups = case.geometry
+    exact = torch.ops.aten.convolution.default(
+        *map(torch.from_numpy, integers[1:]), None if b is None else torch.from_numpy(b), stride,
+        [p for p, _ in padding], dilation, False, [0] * len(stride), groups).numpy()
+    ours = iop.conv(arrange(x, LAYOUTS[layout]), arrange(w, LAYOUTS[layout]), bias_of(case, dtype) if bias else None,
+                    **case.keywords)
+    if not np.array_equal(ours, exact.astype(ours.dtype)):
+        raise SystemExit(f"wrong result, not timed: output of {case} {dtype} {layout}")
+
+
+def forward_contestants(case, data, bias, layout, with_torch):
+    """conv, its result in the memory layout of the arguments, as torch's is; and torch where it has this padding."""
+    from timing import Contestant
+    b = bias_of(case, str(data[0].input.dtype)) if bias else None
+    geometry = ", ".join(f"{name}={value}" for name, value in case.keywords.items())
+    out = "" if layout == "contiguous" else ", out=empty_like(g)"
+    sets = [{"g": g, "x": x, "w": w} for g, x, w in data]
+    yield Contestant("ours", f"f(x, w, b, {geometry}{out})", {"f": iop.conv, "empty_like": np.empty_like, "b": b}, sets)
+    if with_torch and all(before == after for before, after in case.geometry[1]):
+        import torch
+        stride, padding, dilation, groups = case.geometry
+        yield Contestant("torch", f"f(x, w, b, {stride}, {tuple(p for p, _ in padding)}, {dilation}, False, "
+                                  f"{(0,) * len(stride)}, {groups})",
+                         {"f": torch.ops.aten.convolution.default, "b": None if b is None else peers.to_torch(b)},
+                         [{name: peers.to_torch(array) for name, array in one.items()} for one in sets])
+
+
 def our_call(case, mask, layout, function="f"):
     """A statement over g, x and w; results in the memory layout of the arguments, as torch's are."""
     geometry = ", ".join(f"{name}={value}" for name, value in case.keywords.items())

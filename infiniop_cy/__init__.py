@@ -5,17 +5,17 @@
     >>> iop.relu_backward(np.float32([1, 2, 3]), np.float32([-1, 0, 1]))
     array([0., 0., 3.], dtype=float32)
 
-Functions: one per row of operators.py, and conv_backward. Descriptors: Handle, TensorDescriptor and a
+Functions: one per row of operators.py, conv and conv_backward. Descriptors: Handle, TensorDescriptor and a
 ...Descriptor class per operator. See README.md.
 """
 from infiniop_cy.capi import get_include
 from infiniop_cy.config import show_config
 from infiniop_cy.core._core import TensorDescriptor, threads
 from infiniop_cy.descriptors import DESCRIPTORS as _DESCRIPTORS
-from infiniop_cy.descriptors import ConvBackwardDescriptor
+from infiniop_cy.descriptors import ConvBackwardDescriptor, ConvDescriptor
 from infiniop_cy.devices import Handle, available_devices, empty_workspace
 from infiniop_cy.functions import ELEMENTWISE as _ELEMENTWISE
-from infiniop_cy.functions import ConvGradients, conv_backward
+from infiniop_cy.functions import ConvGradients, conv, conv_backward
 from infiniop_cy.status import (
     BadParam,
     BadTensorDtype,
@@ -37,8 +37,9 @@ globals().update(_ELEMENTWISE)
 globals().update(_DESCRIPTORS)
 
 __all__ = [
-    *_ELEMENTWISE, "conv_backward", "ConvGradients", "threads",
-    "Handle", "available_devices", "TensorDescriptor", *_DESCRIPTORS, "ConvBackwardDescriptor", "empty_workspace",
+    *_ELEMENTWISE, "conv", "conv_backward", "ConvGradients", "threads",
+    "Handle", "available_devices", "TensorDescriptor", *_DESCRIPTORS, "ConvDescriptor", "ConvBackwardDescriptor",
+    "empty_workspace",
     "Status", "InfiniopError", "InternalError", "NotImplementedOperator", "BadParam", "NullPointer",
     "DeviceTypeNotSupported", "DeviceNotFound", "DeviceNotInitialized", "DeviceArchitectureNotSupported",
     "BadTensorDtype", "BadTensorShape", "BadTensorStrides", "InsufficientWorkspace",

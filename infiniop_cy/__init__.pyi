@@ -158,6 +158,12 @@ def conv_backward(
     accumulate: bool = False, device: str | None = None, num_threads: SupportsIndex | None = None,
 ) -> ConvGradients: ...
 
+def conv(
+    input: ArrayLike | _CudaArray, weight: ArrayLike | _CudaArray, bias: ArrayLike | _CudaArray | None = None, *,
+    stride: _PerAxis = 1, padding: _Padding = 0, dilation: _PerAxis = 1, groups: SupportsIndex = 1,
+    out: NDArray[Any] | None = None, device: str | None = None, num_threads: SupportsIndex | None = None,
+) -> NDArray[Any]: ...
+
 # ---- devices and descriptors
 
 class Handle:
@@ -225,6 +231,17 @@ class ConvBackwardDescriptor(_OperatorDescriptor):
     def calculate(
         self, workspace: _Data | None, grad_input: _Data | None, grad_weight: _Data | None, grad_bias: _Data | None,
         grad_output: _Data, input: _Data, weight: _Data, stream: Any = None,
+    ) -> None: ...
+
+class ConvDescriptor(_OperatorDescriptor):
+    def __init__(
+        self, handle: Handle, output: TensorDescriptor, input: TensorDescriptor, weight: TensorDescriptor,
+        bias: TensorDescriptor | None, pads: _PerAxis, strides: _PerAxis, dilations: _PerAxis, groups: SupportsIndex,
+    ) -> None: ...
+    def explain(self) -> str: ...
+    def calculate(
+        self, workspace: _Data | None, output: _Data, input: _Data, weight: _Data, bias: _Data | None,
+        stream: Any = None,
     ) -> None: ...
 
 def get_include() -> str: ...

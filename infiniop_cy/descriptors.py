@@ -1,7 +1,7 @@
 """Operator descriptors: create, workspace_size, calculate, destroy. One class per row of operators.py, and conv."""
 from infiniop_cy.devices import Handle
 from infiniop_cy.explain import conv_explanation
-from infiniop_cy.functions import complete_parameters, formula_of, per_axis
+from infiniop_cy.functions import complete_parameters, computes_conv, formula_of, per_axis
 from infiniop_cy.operators import ROWS
 from infiniop_cy.status import NullPointer
 from infiniop_cy.verbose import log
@@ -69,6 +69,18 @@ class ElementwiseDescriptor(OperatorDescriptor):
         self.plan.calculate(workspace, grad_input, input, grad_output, stream=stream)
 
 
+def _lists(operator, input, pads, strides, dilations, groups):
+    """(strides, padding pairs, dilations), one entry per spatial axis of the input, and groups."""
+    axes = max(1, getattr(input, "ndim", 3) - 2)
+    lists = []
+    for name, value in (("pads", pads), ("strides", strides), ("dilations", dilations)):
+        if value is None:
+            raise NullPointer(f"{operator}: {name} is None")
+        lists.append(per_axis(operator, name, value, axes))
+    groups, = per_axis(operator, "groups", groups, 1)
+    return lists[1], tuple((p, p) for p in lists[0]), lists[2], groups
+
+
 class ConvBackwardDescriptor(OperatorDescriptor):
     """create(handle, grad_output, input, weight, bias, pads, strides, dilations, groups).
 
@@ -81,15 +93,8 @@ class ConvBackwardDescriptor(OperatorDescriptor):
 
     def __init__(self, handle, grad_output, input, weight, bias, pads, strides, dilations, groups):
         backend = self._open(handle)
-        axes = max(1, getattr(input, "ndim", 3) - 2)
-        lists = {}
-        for name, value in (("pads", pads), ("strides", strides), ("dilations", dilations)):
-            if value is None:
-                raise NullPointer(f"conv_backward: {name} is None")
-            lists[name] = per_axis(name, value, axes)
-        groups, = per_axis("groups", groups, 1)
-        self._plan = backend.ConvPlan(grad_output, input, weight, bias, lists["strides"],
-                                      tuple((p, p) for p in lists["pads"]), lists["dilations"], groups)
+        self._plan = backend.ConvPlan(grad_output, input, weight, bias,
+                                      *_lists(self.operator, input, pads, strides, dilations, groups))
 
     def explain(self):
         """Which way each gradient is computed, its tiles, workspace and threads, and why, in a few lines of text."""
@@ -105,6 +110,35 @@ class ConvBackwardDescriptor(OperatorDescriptor):
         log(self.operator, grad_input=grad_input, grad_weight=grad_weight, grad_bias=grad_bias, grad_output=grad_output,
             input=input, weight=weight)
         self.plan.calculate(workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight, stream=stream)
+
+
+class ConvDescriptor(OperatorDescriptor):
+    """create(handle, output, input, weight, bias, pads, strides, dilations, groups).
+
+    output, input, weight: TensorDescriptors as for conv, any strides; bias: that of the (C_out,) bias, or None.
+    pads, strides, dilations: an integer, or one per spatial axis. handle: of the CPU, else NotImplementedOperator.
+    Raises BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer.
+    """
+
+    operator = "conv"
+
+    def __init__(self, handle, output, input, weight, bias, pads, strides, dilations, groups):
+        backend = computes_conv(self._open(handle))
+        self._plan = backend.ForwardPlan(output, input, weight, bias,
+                                         *_lists(self.operator, input, pads, strides, dilations, groups))
+
+    def explain(self):
+        """Which way the output is computed, its tiles, workspace and threads, and why, in a few lines of text."""
+        return conv_explanation(self.plan.facts)
+
+    def calculate(self, workspace, output, input, weight, bias, stream=None):
+        """Compute on arrays or addresses; bias is None where the descriptor has none.
+
+        workspace: at least workspace_size bytes, else InsufficientWorkspace. output may not overlap anything.
+        An exception of a signal handler ends a long call early, and leaves the output incomplete. stream: not used.
+        """
+        log(self.operator, output=output, input=input, weight=weight, bias=bias)
+        self.plan.calculate(workspace, output, input, weight, bias, stream=stream)
 
 
 def _class_of(row):

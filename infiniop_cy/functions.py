@@ -6,7 +6,7 @@ from typing import NamedTuple
 from infiniop_cy import devices
 from infiniop_cy.core import _core
 from infiniop_cy.operators import ROWS, values_of
-from infiniop_cy.status import BadParam, BadTensorShape, NullPointer
+from infiniop_cy.status import BadParam, BadTensorShape, NotImplementedOperator, NullPointer
 from infiniop_cy.verbose import ENABLED, brief, log
 
 _FORMULAS = {name: number for number, name in enumerate(_core.formula_names())}
@@ -146,7 +146,7 @@ def _integer(value):
         return None
 
 
-def per_axis(name, value, axes):
+def per_axis(operator, name, value, axes):
     """An integer, or one per spatial axis, as a tuple of one per axis."""
     single = _integer(value)
     try:
@@ -154,45 +154,49 @@ def per_axis(name, value, axes):
     except TypeError:
         values = ()
     if len(values) != axes or None in values:
-        raise BadParam(f"conv_backward: {name} is {value!r}, expected an integer or {axes} of them")
-    return _int64(name, values)
+        raise BadParam(f"{operator}: {name} is {value!r}, expected an integer or {axes} of them")
+    return _int64(operator, name, values)
 
 
-def _int64(name, values):
+def _int64(operator, name, values):
     if any(not -2**63 <= v < 2**63 for v in values):
-        raise BadParam(f"conv_backward: {name} is {values!r}, expected 64-bit integers")
+        raise BadParam(f"{operator}: {name} is {values!r}, expected 64-bit integers")
     return values
 
 
-def padding_pairs(padding, kernel, stride, dilation):
+def padding_pairs(operator, padding, kernel, stride, dilation):
     """Padding in any of its forms as one (before, after) pair per spatial axis."""
     axes = len(kernel)
     if isinstance(padding, str):
         if padding == "valid":
             return ((0, 0),) * axes
         if padding != "same":
-            raise BadParam(f"conv_backward: padding is {padding!r}, expected 'same', 'valid' or integers")
+            raise BadParam(f"{operator}: padding is {padding!r}, expected 'same', 'valid' or integers")
         if any(s != 1 for s in stride):
-            raise BadParam(f"conv_backward: padding 'same' with stride {stride}, expected stride 1")
+            raise BadParam(f"{operator}: padding 'same' with stride {stride}, expected stride 1")
         totals = [d * (k - 1) for k, d in zip(kernel, dilation)]
         return tuple((t // 2, t - t // 2) for t in totals)
     if _integer(padding) is not None:
-        return tuple((p, p) for p in per_axis("padding", padding, axes))
+        return tuple((p, p) for p in per_axis(operator, "padding", padding, axes))
     try:
         pairs = [tuple(map(_integer, p)) if hasattr(p, "__len__") else (_integer(p),) * 2 for p in padding]
     except TypeError:
         pairs = []
     if len(pairs) != axes or any(len(p) != 2 or None in p for p in pairs):
-        raise BadParam(f"conv_backward: padding is {padding!r}, expected an integer, {axes} integers, "
+        raise BadParam(f"{operator}: padding is {padding!r}, expected an integer, {axes} integers, "
                        f"{axes} (before, after) pairs, 'same' or 'valid'")
-    return tuple(_int64("padding", p) for p in pairs)
+    return tuple(_int64(operator, "padding", p) for p in pairs)
 
 
-def geometry(spatial_shape, stride, padding, dilation):
-    """(stride, padding pairs, dilation), one entry per axis of a kernel of this shape."""
-    axes = len(spatial_shape)
-    stride, dilation = per_axis("stride", stride, axes), per_axis("dilation", dilation, axes)
-    return stride, padding_pairs(padding, spatial_shape, stride, dilation), dilation
+def geometry(operator, weight_shape, stride, padding, dilation, groups):
+    """(stride, padding pairs, dilation), one entry per spatial axis of weights of this shape, and groups."""
+    if not 3 <= len(weight_shape) <= 5:
+        raise BadTensorShape(f"{operator}: weight has {len(weight_shape)} dimensions, expected 3 to 5: "
+                             "output and input channels and 1 to 3 spatial axes")
+    axes = len(weight_shape) - 2
+    groups, = per_axis(operator, "groups", groups, 1)
+    stride, dilation = per_axis(operator, "stride", stride, axes), per_axis(operator, "dilation", dilation, axes)
+    return stride, padding_pairs(operator, padding, weight_shape[2:], stride, dilation), dilation, groups
 
 
 def _three(name, value, what):
@@ -234,13 +238,49 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
     outs = (None,) * 3 if out is None else tuple(_three("out", out, "arrays or None"))
     backend = devices.backend_for("conv_backward", device, grad_output=grad_output, input=input, weight=weight,
                                   **{f"out[{i}]": o for i, o in enumerate(outs)})
-    shape = backend.shape_of(weight)
-    if not 3 <= len(shape) <= 5:
-        raise BadTensorShape(f"conv_backward: weight has {len(shape)} dimensions, expected 3 to 5: "
-                             "output and input channels and 1 to 3 spatial axes")
-    groups, = per_axis("groups", groups, 1)
-    stride, pairs, dilation = geometry(shape[2:], stride, padding, dilation)
+    stride, pairs, dilation, groups = geometry("conv_backward", backend.shape_of(weight), stride, padding, dilation,
+                                               groups)
     log("conv_backward", grad_output=grad_output, input=input, weight=weight, stride=stride, padding=pairs,
         dilation=dilation, groups=groups, output_mask=mask)
     return ConvGradients(*backend.conv_backward(grad_output, input, weight, stride, pairs, dilation, groups, mask, outs,
                                                 bool(accumulate), num_threads))
+
+
+def conv(input, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1, out=None, device=None,
+         num_threads=None):
+    """The 1-, 2- or 3-dimensional convolution (cross-correlation, as in every framework) that conv_backward
+    differentiates.
+
+    input: (N, C_in, *in_shape); weight: (C_out, C_in/groups, *kernel_shape); bias: (C_out,) or None; all of one dtype:
+        float16, bfloat16 (ml_dtypes), float32 or float64; any strides.
+    stride, padding, dilation, groups: as for conv_backward.
+    out: array of shape (N, C_out, *out_shape) to write the result to, of any layout; returned itself. What it shares
+        with the inputs is copied first.
+    device: None or "cpu"; on a GPU there is no such kernel yet.
+    num_threads: as for the other operators.
+
+    Returns (N, C_out, *out_shape), contiguous, where out_shape = (in_shape + before + after
+        - dilation*(kernel_shape - 1) - 1) // stride + 1.
+    Accumulated in float32 (float64 for float64), the bias last, and rounded once; the same bits for any number of
+    threads, any layout and any cut of the batch. Padding is no term of a sum: an inf weight over it adds nothing.
+    Subnormal bfloat16 numbers may count as 0 (docs/convolution.md).
+
+    Raises BadTensorDtype, BadTensorShape, BadTensorStrides, BadParam, NullPointer, and NotImplementedOperator for
+    arrays on a GPU; after any of them, out is unchanged. A signal handler's exception ends a long call early.
+    Source: torch.nn.functional.conv1d, conv2d and conv3d; infiniopConv.
+    """
+    for name, value in (("input", input), ("weight", weight)):
+        if value is None:
+            raise NullPointer(f"conv: {name} is None")
+    backend = devices.backend_for("conv", device, input=input, weight=weight, bias=bias, out=out)
+    stride, pairs, dilation, groups = geometry("conv", backend.shape_of(weight), stride, padding, dilation, groups)
+    log("conv", input=input, weight=weight, bias=bias, stride=stride, padding=pairs, dilation=dilation, groups=groups)
+    return computes_conv(backend).conv(input, weight, bias, stride, pairs, dilation, groups, out, num_threads)
+
+
+def computes_conv(backend):
+    """The backend, if it computes forward convolutions."""
+    if not hasattr(backend, "conv"):
+        raise NotImplementedOperator("conv: forward convolutions are computed on the CPU only, expected arrays or a "
+                                     "handle of the CPU")
+    return backend

@@ -2,6 +2,7 @@
 
     python tests/attack_conv.py --seeds 0 50000 --jobs 2            small geometries, every algorithm: values and bits
     python tests/attack_conv.py --seeds 0 2000 --large              with work for seven threads: bits by threads, too
+    python tests/attack_conv.py --seeds 0 50000 --forward           iop.conv, what test_conv_forward.py asks
 
 Each seed is a geometry and a dtype. A failure prints the seed and what it shows, and does not end the run. With
 INFINIOP_CY_ISA=generic, avx2, avx512 or amx the kernels are another instruction set's.
@@ -14,6 +15,7 @@ import traceback
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the reference's products are small
 
+import test_conv_forward as forward
 import test_conv_random as tests
 from test_conv import check_same, conv
 
@@ -30,13 +32,16 @@ def check_threads(case, dtype, rng, call):
             check_same(got, expected, f"{algorithm}, {call}: {case!r}")
 
 
-def attack(seed, large):
+BACKWARD = (tests.check_exact, tests.check_layout, tests.check_batch, check_threads)
+FORWARD = (forward.check_exact, forward.check_layout, forward.check_batch, forward.check_threads)
+
+
+def attack(seed, large, checks):
     """The failures of one seed, as text."""
     limits = tests.LARGE if large else {}
     dtype = DTYPES[seed % len(DTYPES)]
-    checks = [tests.check_exact, tests.check_layout, tests.check_batch, *[check_threads] * large]
     failures = []
-    for check in checks:
+    for check in checks if large else checks[:-1]:
         case, rng = tests.random_case(seed, **limits)
         try:
             check(case, dtype, rng, f"{'large ' * large}seed {seed} {dtype}")
@@ -46,19 +51,21 @@ def attack(seed, large):
 
 
 def attack_range(arguments):
-    first, last, large = arguments
-    return [failure for seed in range(first, last) for failure in attack(seed, large)]
+    first, last, large, is_forward = arguments
+    checks = FORWARD if is_forward else BACKWARD
+    return [failure for seed in range(first, last) for failure in attack(seed, large, checks)]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 1000), metavar=("FIRST", "LAST"))
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--forward", action="store_true", help="iop.conv instead of conv_backward")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     first, last = options.seeds
     step = 20 if options.large else 200
-    ranges = [(n, min(n + step, last), options.large) for n in range(first, last, step)]
+    ranges = [(n, min(n + step, last), options.large, options.forward) for n in range(first, last, step)]
     count = 0
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
         for failures in pool.map(attack_range, ranges):

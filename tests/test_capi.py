@@ -255,6 +255,69 @@ def test_conv_statuses(library, handle):
         None, ctypes.c_size_t(1)) == S.NULL_POINTER
 
 
+def forward_descriptor(library, handle, y, x, w, bias, stride=None, pads=None, dilation=None, n=None,
+                       kind=ctypes.c_ssize_t):
+    made, axes = P(), x.ndim - 2
+    lists = [None if values is None else (kind * axes)(*values) for values in (pads, stride, dilation)]
+    status = library.infiniopCreateConvDescriptor(
+        handle, ctypes.byref(made), *(None if a is None else describe(library, a) for a in (y, x, w, bias)), *lists,
+        ctypes.c_size_t(axes if n is None else n))
+    return status, made
+
+
+@pytest.mark.parametrize("name", list(SYMMETRIC)[::2])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_forward_conv(name, dtype, library, handle, rng):
+    """The groups follow from the shapes; lists of 64 or of 32 bits."""
+    case = SYMMETRIC[name]
+    y, x, w = make_case(case, dtype, rng)
+    stride, pads, dilation, _ = case.geometry
+    bias = random_values(rng, (w.shape[0],), dtype)
+    out, size = np.full(y.shape, 7, y.dtype), ctypes.c_size_t()
+    for kind in (ctypes.c_ssize_t, ctypes.c_int32):
+        status, op = forward_descriptor(library, handle, y, x, w, bias, stride, [p[0] for p in pads], dilation,
+                                        kind=kind)
+        assert status == S.SUCCESS
+        assert library.infiniopGetConvWorkspaceSize(op, ctypes.byref(size)) == S.SUCCESS
+        workspace = np.full(size.value, 255, np.uint8)
+        run = lambda room, op=op, workspace=workspace: library.infiniopConv(  # noqa: E731
+            op, address(workspace), ctypes.c_size_t(room), *map(address, (out, x, w, bias)), None)
+        out[...] = 7
+        assert run(size.value - 1) == S.INSUFFICIENT_WORKSPACE
+        assert (out.astype(float) == 7).all()
+        assert run(size.value) == S.SUCCESS
+        assert same_bits(out, iop.conv(x, w, bias, **case.keywords))
+        assert library.infiniopDestroyConvDescriptor(op) == S.SUCCESS
+        assert library.infiniopDestroyConvDescriptor(op) == S.BAD_PARAM
+
+
+def test_forward_conv_statuses(library, handle):
+    y, x, w = np.full((1, 2, 4), 7, "f4"), np.ones((1, 2, 4), "f4"), np.ones((2, 2, 1), "f4")
+    plain = {"y": y, "x": x, "w": w, "bias": None}
+    for status, given in ((S.BAD_PARAM, {"stride": [0]}), (S.BAD_PARAM, {"pads": [-1]}),
+                          (S.BAD_PARAM, {"dilation": [0]}), (S.BAD_TENSOR_SHAPE, {"n": 2}),
+                          (S.BAD_TENSOR_SHAPE, {"n": 0}), (S.BAD_TENSOR_SHAPE, {"pads": [1]}),
+                          (S.BAD_TENSOR_SHAPE, {"w": np.ones((2, 3, 1), "f4")}),
+                          (S.BAD_TENSOR_SHAPE, {"bias": np.ones(3, "f4")}), (S.BAD_TENSOR_DTYPE, {"bias": np.ones(2)}),
+                          (S.BAD_TENSOR_STRIDES, {"y": np.broadcast_to(y[:, :1], y.shape)}),
+                          (S.NULL_POINTER, {"y": None}), (S.NULL_POINTER, {"w": None})):
+        assert forward_descriptor(library, handle, **(plain | given))[0] == status, given
+    status, op = forward_descriptor(library, handle, **plain)  # lists of NULL: no padding, steps of 1
+    assert status == S.SUCCESS
+    size = ctypes.c_size_t()
+    library.infiniopGetConvWorkspaceSize(op, ctypes.byref(size))
+    room = np.zeros(size.value + 64, np.uint8)
+    for status, arguments in ((S.NULL_POINTER, (room, y, None, w, None)), (S.NULL_POINTER, (None, y, x, w, None)),
+                              (S.NULL_POINTER, (room, None, x, w, None)),
+                              (S.BAD_PARAM, (room, y, x, w, np.ones(2, "f4"))),  # created without a bias
+                              (S.BAD_PARAM, (room, x, x, w, None)), (S.BAD_PARAM, (room, room, x, w, None))):
+        workspace, *arrays = arguments
+        assert library.infiniopConv(op, address(workspace), size, *map(address, arrays), None) == status
+    np.testing.assert_array_equal(y, 7)
+    assert library.infiniopConv(op, address(room), size, *map(address, (y, x, w, None)), None) == S.SUCCESS
+    np.testing.assert_array_equal(y, 2)
+
+
 def test_a_million_descriptors_leak_nothing(library, handle):
     """Resident memory after the first thousand and after the rest."""
     def resident():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_conv import (
+    ALGORITHMS,
     FORCE,
     blanks,
     by_each_algorithm,
@@ -20,7 +21,6 @@ from test_conv import (
 )
 
 import infiniop_cy as iop
-from infiniop_cy.core._core import conv_algorithms
 from infiniop_cy.testing import DTYPES, LAYOUTS, arrange
 from infiniop_cy.testing.conv import CONV_CASES, make_case, random_geometry, reference_conv_backward
 
@@ -196,7 +196,7 @@ def test_forced_algorithms(dtype, rng, monkeypatch):
     case = CONV_CASES["tall-image"]
     data, outs = make_case(case, dtype, rng), blanks(case, dtype)
     obeyed, refused = [], []
-    for algorithm in conv_algorithms():
+    for algorithm in ALGORITHMS:
         monkeypatch.setenv(FORCE, algorithm)
         try:
             op = describe(case, data)
@@ -226,4 +226,4 @@ def test_every_algorithm_accepts_something():
             case, rng = random_case(seed)
             met |= accepting(case, make_case(case, dtype, rng))
     amx = iop.core._core.build_info()["isa"] == "amx"
-    assert met - {"chosen"} == {name for name in conv_algorithms() if amx or "amx" not in name}
+    assert met - {"chosen"} == {name for name in ALGORITHMS if amx or "amx" not in name}

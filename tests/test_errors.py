@@ -159,6 +159,37 @@ SHARED = out_of(216)
 CONV.append(("outputs overlap", iop.BadParam, "grad_bias overlaps grad_weight, expected outputs that share no memory",
              {"out": (None, SHARED[:108].reshape(4, 3, 3, 3), SHARED[100:104])}))
 
+# iop.conv: the rows above that are about neither gradients nor their outputs, and its own. OUTPUT is what it writes to.
+OUTPUT = (2, 4, 6, 6)
+FORWARD = [row for row in CONV if "grad_" not in row[2] and not {"out", "output_mask", "accumulate"} & set(row[3])] + [
+    ("bias shape", iop.BadTensorShape, "bias has length 3 on axis 0, expected 4 to match weight", {"bias": ones(3)}),
+    ("bias ndim", iop.BadTensorShape, "bias has 2 dimensions, expected 1 to match weight", {"bias": ones(4, 1)}),
+    ("bias dtype", iop.BadTensorDtype, "bias has dtype float64, expected float32 to match input",
+     {"bias": ones(4, dtype=float)}),
+    ("bias of ints", iop.BadTensorDtype, "bias has dtype int32, expected float16, bfloat16",
+     {"bias": ones(4, dtype="i4")}),
+    ("input dtype", iop.BadTensorDtype, "input has dtype int32, expected float16, bfloat16",
+     {"input": ones(2, 3, 8, 8, dtype="i4")}),
+    ("weight dtype", iop.BadTensorDtype, "weight has dtype float64, expected float32 to match input",
+     {"weight": ones(4, 3, 3, 3, dtype=float)}),
+    ("out batch", iop.BadTensorShape, "out has length 3 on axis 0, expected 2 to match input",
+     {"out": out_of(3, 4, 6, 6)}),
+    ("out channels", iop.BadTensorShape, "out has length 5 on axis 1, expected 4 to match weight",
+     {"out": out_of(2, 5, 6, 6)}),
+    ("out pixels", iop.BadTensorShape, "out has length 7 on axis 3, expected 6 to match input",
+     {"out": out_of(2, 4, 6, 7)}),
+    ("out ndim", iop.BadTensorShape, "out has 3 dimensions, expected 4 to match input", {"out": out_of(2, 4, 6)}),
+    ("out dtype", iop.BadTensorDtype, "out has dtype float64, expected float32 to match input",
+     {"out": out_of(*OUTPUT, dtype=float)}),
+    ("out no array", TypeError, "out is a list", {"out": []}),
+    ("out stride 0", iop.BadTensorStrides, "out has stride 0 on axis 0 of length 2",
+     {"out": np.lib.stride_tricks.as_strided(out_of(144), OUTPUT, (0, 144, 24, 4))}),
+    ("read-only out", iop.BadParam, "out is read-only", {"out": np.frombuffer(bytes(1152), F).reshape(OUTPUT)}),
+    ("kernel too large", iop.BadTensorShape, "weight spans 9 on axis 2, dilation included, expected at most 8",
+     {"weight": ones(4, 3, 9, 3), "out": out_of(*OUTPUT)}),
+    ("groups and out", iop.BadParam, "groups is 0, expected at least 1", {"groups": 0, "out": out_of(*OUTPUT)}),
+]
+
 
 def check(exception, message, operator, args, keywords):
     outs = keywords.get("out")
@@ -190,6 +221,12 @@ def test_specific(name, exception, message, operator, args, keywords):
 def test_conv(name, exception, message, given):
     args, keywords = conv(**given)
     check(exception, message, "conv_backward", args, keywords)
+
+
+@pytest.mark.parametrize(("name", "exception", "message", "given"), FORWARD, ids=[r[0] for r in FORWARD])
+def test_forward_conv(name, exception, message, given):
+    args, keywords = conv(**given)
+    check(exception, message, "conv", args[1:], keywords)
 
 
 def test_cuda_says_why_it_is_missing():

@@ -3,9 +3,11 @@ import numpy as np
 
 from infiniop_cy.core._core import ConvPlanObject as ConvPlan
 from infiniop_cy.core._core import ElementwisePlanObject as ElementwisePlan
-from infiniop_cy.core._core import conv_backward, elementwise
+from infiniop_cy.core._core import ForwardPlanObject as ForwardPlan
+from infiniop_cy.core._core import conv, conv_backward, elementwise
 from infiniop_cy.core._core import empty_workspace_array as empty_workspace
 
-__all__ = ["ConvPlan", "ElementwisePlan", "conv_backward", "elementwise", "empty_workspace", "shape_of"]
+__all__ = ["ConvPlan", "ElementwisePlan", "ForwardPlan", "conv", "conv_backward", "elementwise", "empty_workspace",
+           "shape_of"]
 
 shape_of = np.shape

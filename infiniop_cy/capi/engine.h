@@ -2,6 +2,7 @@
 // core/capi/infiniop.pxi.
 #pragma once
 #include "include/infiniop/handle.h"
+#include "include/infiniop/ops/conv.h"
 #include "include/infiniop/ops/conv_backward.h"
 #include "include/infiniop/tensor_descriptor.h"
 #include "include/infinirt.h"

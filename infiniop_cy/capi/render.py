@@ -62,7 +62,7 @@ def render(rows, capi, sources):
         declarations += _template("operator.pxd.in").format(**fields)
         if "choice" in fields:
             declarations += _template("variant.pxd.in").format(**fields)
-    operators = sorted(["conv_backward", *(row.name for row in rows)])
+    operators = sorted(["conv", "conv_backward", *(row.name for row in rows)])
     names = ["handle", "tensor_descriptor", *(f"ops/{name}" for name in operators)]
     includes = "".join(f'#include "infiniop/{name}.h"\n' for name in names)
     _write(include / "infiniop.h", _template("infiniop.h.in").format(includes=includes))

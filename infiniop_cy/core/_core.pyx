@@ -24,6 +24,7 @@ include "elementwise/run.pxi"       # chunks and tiles, by threads
 
 include "conv/problem.pxi"          # rules, one sample's geometry, where the tensors lie
 include "conv/geometry.pxi"         # tiles, phases, taps, halos
+include "conv/forward.pxi"          # the forward convolution, as a grad_input of exchanged roles
 include "conv/algorithm.pxi"        # what an algorithm is: functions, order of sums, blocking, scratch
 include "conv/values.pxi"           # single values and short rows of them
 include "conv/nonfinite.pxi"        # inf and NaN that may not meet padding
@@ -32,6 +33,7 @@ include "conv/prefetch.pxi"         # the next block, asked for meanwhile
 include "conv/bias.pxi"             # grad_bias, on the way or alone
 include "conv/register_tiles.pxi"   # micro-panels and the loop over register tiles
 include "conv/weight_panels.pxi"    # weights, packed once for grad_input
+include "conv/output_bias.pxi"      # the bias of an output
 include "conv/store.pxi"            # sums of grad_input to memory
 include "conv/weight_store.pxi"     # sums of grad_weight to memory
 include "conv/input_tiles.pxi"      # what grad_input's algorithms with pixels as rows share
@@ -63,3 +65,4 @@ include "cuda/calls.pxi"            # device memory as Python sees it, and kerne
 include "python/calls.pxi"          # iop.relu_backward(g, x) on plain contiguous arrays
 include "python/functions.pxi"      # the same on everything else, and iop.conv_backward
 include "python/descriptors.pxi"    # plans that Python holds
+include "python/forward.pxi"        # iop.conv and its plans

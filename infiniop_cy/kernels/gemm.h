@@ -9,14 +9,17 @@ namespace {
 
 // Sums to the first columns of rows; as sums that are added to 0, which has no -0.
 template <class V, int rows, int vectors>
-INFINIOP_INLINE void put_rows(V (&sum)[rows][vectors], scalar<V> *c, int64_t c_row, int64_t columns, bool past) {
+INFINIOP_INLINE void put_rows(V (&sum)[rows][vectors], const BatchReduce &steps, scalar<V> *c, int64_t c_row,
+                              bool past) {
+    const int64_t columns = steps.columns;
     constexpr int count = lanes<V>::count;
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
         for (int j = 0; j < vectors; j++) {
             scalar<V> *to = c + i * c_row + j * count;
-            const V value = V{} + sum[i][j];
+            V value = V{} + sum[i][j];
+            if (steps.bias) value = value + load<V>((const scalar<V> *)steps.bias + j * count);
             if (columns < (j + 1) * count)
                 store_some((char *)to, value, columns > j * count ? int(columns % count) : 0);
             else if (past) stream(to, value);
@@ -54,7 +57,7 @@ void gemm(const BatchReduce *steps, const void *a_, const int64_t *indirection, 
             }
         }
     }
-    if (end >= GEMM_PUT) return put_rows<V, rows, vectors>(sum, c, c_row, steps->columns, end == GEMM_PUT_PAST);
+    if (end >= GEMM_PUT) return put_rows<V, rows, vectors>(sum, *steps, c, c_row, end == GEMM_PUT_PAST);
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
@@ -175,7 +178,24 @@ void sum_channels(const char *from, int64_t pixel, int64_t row, int64_t rows, in
     }
 }
 
+template <class V>
+void add_to_rows(const void *row_, void *to_, int64_t pitch, int64_t rows, int64_t n, int flush) {
+    typedef scalar<V> S;
+    constexpr int count = lanes<V>::count;
+    constexpr S least = sizeof(S) == 4 ? S(0x1p-126) : S(0x1p-1022);
+    for (int64_t i = 0; i < n; i += count) {
+        const V row = load<V>((const S *)row_ + i);
+        S *to = (S *)to_ + i;
+        for (int64_t r = 0; r < rows; r++, to += pitch) {
+            const V sum = load<V>(to) + row;
+            store(to, flush ? select(absolute(sum) < splat<V>(least), V{}, sum) : sum);
+        }
+    }
+}
+
 constexpr void fill_gemm(KernelTable &table) {
+    table.add_to_rows[DTYPE_F32] = add_to_rows<f32v>;
+    table.add_to_rows[DTYPE_F64] = add_to_rows<f64v>;
     table.gemm[DTYPE_F32] = register_tiles<f32v>();
     table.gemm[DTYPE_F64] = register_tiles<f64v>();
     table.dot[DTYPE_F32] = dot<f32v>;

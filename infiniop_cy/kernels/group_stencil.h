@@ -6,11 +6,14 @@
 namespace INFINIOP_ISA {
 namespace {
 
-// `run` taps side by side, the first of them the last in `from`, and all channels, to `many` pixels side by side: a
-// channel of a pixel is spread once for all taps. whole: one group fills the vector.
+// `run` taps side by side, the first of them the last in `from`, and all channels, to `many` pixels: a channel of a
+// pixel is spread once for all taps. pixel: elements from pixel to pixel; a vector where there are several taps. whole:
+// one group fills the vector.
 template <class V, int many, int run, bool whole>
-INFINIOP_INLINE void group_taps(const LaneGroups *groups, const scalar<V> *from, const scalar<V> *weight, V *sum) {
+INFINIOP_INLINE void group_taps(const LaneGroups *groups, const scalar<V> *from, int64_t pixel, const scalar<V> *weight,
+                                V *sum) {
     constexpr int count = lanes<V>::count;
+    const int64_t next = run > 1 ? count : pixel;
     integer<V> lane;
     for (int i = 0; i < count; i++) lane[i] = i / int(groups->channels) * int(groups->channels);
     for (int64_t c = 0; c < groups->channels; c++, weight += groups->apart * count, lane += 1) {
@@ -19,7 +22,7 @@ INFINIOP_INLINE void group_taps(const LaneGroups *groups, const scalar<V> *from,
         for (int t = 0; t < run; t++) factor[t] = load<V>(weight + t * count);
 #pragma GCC unroll 10
         for (int p = 0; p < many + run - 1; p++) {
-            const V value = whole ? splat<V>(from[p * count + c]) : take_lanes(load<V>(from + p * count), lane);
+            const V value = whole ? splat<V>(from[p * next + c]) : take_lanes(load<V>(from + p * next), lane);
 #pragma GCC unroll 3
             for (int t = 0; t < run; t++)
                 if (int i = p - (run - 1 - t); i >= 0 && i < many) sum[i] = mul_add(factor[t], value, sum[i]);
@@ -31,15 +34,17 @@ template <class V, int many, bool whole>
 void group_tile(const StencilRows *r, const LaneGroups *groups, const scalar<V> *from, const scalar<V> *weight,
                 scalar<V> *to) {
     constexpr int count = lanes<V>::count;
+    const int64_t pixel = r->from_pixel * count;
+    const bool dense = r->from_pixel == 1;
     V sum[many] = {};
     for (int64_t t = 0, run; t < r->taps; t += run, weight += run * count) {
         const int64_t *at = r->at + t;
-        run = t + 1 < r->taps && at[1] == at[0] - 1 ? 2 : 1;
+        run = dense && t + 1 < r->taps && at[1] == at[0] - 1 ? 2 : 1;
         if (run == 2 && t + 2 < r->taps && at[2] == at[0] - 2) run = 3;
         const scalar<V> *here = from + (at[0] - run + 1) * count;
-        if (run == 3) group_taps<V, many, 3, whole>(groups, here, weight, sum);
-        else if (run == 2) group_taps<V, many, 2, whole>(groups, here, weight, sum);
-        else group_taps<V, many, 1, whole>(groups, here, weight, sum);
+        if (run == 3) group_taps<V, many, 3, whole>(groups, here, pixel, weight, sum);
+        else if (run == 2) group_taps<V, many, 2, whole>(groups, here, pixel, weight, sum);
+        else group_taps<V, many, 1, whole>(groups, here, pixel, weight, sum);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < many; i++) store(to + i * r->to_pixel * count, sum[i]);
@@ -67,7 +72,7 @@ void group_stencil(const StencilRows *r, const LaneGroups *groups, const void *f
         S *to = (S *)to_ + y * r->to_row * count;
         for (int64_t i = 0; i < tiles; i++) {
             const int64_t first = i + 1 < tiles ? i * many : r->width - many;
-            tile(r, groups, from + first * count, (const S *)weight, to + first * r->to_pixel * count);
+            tile(r, groups, from + first * r->from_pixel * count, (const S *)weight, to + first * r->to_pixel * count);
         }
     }
 }

@@ -7,10 +7,10 @@
 namespace INFINIOP_ISA {
 namespace {
 
-// `many` pixels of a row, side by side in `from`: their sums stay in registers from tap to tap.
+// `many` pixels of a row: their sums stay in registers from tap to tap.
 template <class V, int many>
-INFINIOP_INLINE void stencil_tile(const scalar<V> *from, const int64_t *at, const scalar<V> *weight, int64_t taps,
-                                  scalar<V> *to, int64_t to_pixel, bool adding) {
+INFINIOP_INLINE void stencil_tile(const scalar<V> *from, int64_t from_pixel, const int64_t *at, const scalar<V> *weight,
+                                  int64_t taps, scalar<V> *to, int64_t to_pixel, bool adding) {
     constexpr int count = lanes<V>::count;
     V sum[many];
 #pragma GCC unroll 8
@@ -19,7 +19,7 @@ INFINIOP_INLINE void stencil_tile(const scalar<V> *from, const int64_t *at, cons
         const V factor = load<V>(weight + t * count);
         const scalar<V> *here = from + at[t] * count;
 #pragma GCC unroll 8
-        for (int i = 0; i < many; i++) sum[i] = mul_add(factor, load<V>(here + i * count), sum[i]);
+        for (int i = 0; i < many; i++) sum[i] = mul_add(factor, load<V>(here + i * from_pixel), sum[i]);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < many; i++) store(to + i * to_pixel, sum[i]);
@@ -29,21 +29,21 @@ template <class V> void stencil(const StencilRows *r, const void *from_, const v
     typedef scalar<V> S;
     constexpr int count = lanes<V>::count, many = 8;
     const S *weight = (const S *)weight_;
-    const int64_t to_pixel = r->to_pixel * count, taps = r->taps;
+    const int64_t from_pixel = r->from_pixel * count, to_pixel = r->to_pixel * count, taps = r->taps;
     for (int64_t y = 0; y < r->rows; y++) {
         const S *from = (const S *)from_ + y * r->from_row * count;
         S *to = (S *)to_ + y * r->to_row * count;
         int64_t left = r->width;
-        for (; left >= many; left -= many, from += many * count, to += many * to_pixel)
-            stencil_tile<V, many>(from, r->at, weight, taps, to, to_pixel, adding);
+        for (; left >= many; left -= many, from += many * from_pixel, to += many * to_pixel)
+            stencil_tile<V, many>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding);
         switch (left) {
-            case 1: stencil_tile<V, 1>(from, r->at, weight, taps, to, to_pixel, adding); break;
-            case 2: stencil_tile<V, 2>(from, r->at, weight, taps, to, to_pixel, adding); break;
-            case 3: stencil_tile<V, 3>(from, r->at, weight, taps, to, to_pixel, adding); break;
-            case 4: stencil_tile<V, 4>(from, r->at, weight, taps, to, to_pixel, adding); break;
-            case 5: stencil_tile<V, 5>(from, r->at, weight, taps, to, to_pixel, adding); break;
-            case 6: stencil_tile<V, 6>(from, r->at, weight, taps, to, to_pixel, adding); break;
-            case 7: stencil_tile<V, 7>(from, r->at, weight, taps, to, to_pixel, adding); break;
+            case 1: stencil_tile<V, 1>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding); break;
+            case 2: stencil_tile<V, 2>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding); break;
+            case 3: stencil_tile<V, 3>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding); break;
+            case 4: stencil_tile<V, 4>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding); break;
+            case 5: stencil_tile<V, 5>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding); break;
+            case 6: stencil_tile<V, 6>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding); break;
+            case 7: stencil_tile<V, 7>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding); break;
         }
     }
 }

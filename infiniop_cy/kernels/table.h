@@ -65,7 +65,8 @@ struct BatchReduce {
     int64_t count, depth;
     const int64_t *a_offset, *b_offset;
     int64_t a_step, b_step;
-    int64_t columns;  // of c that GEMM_PUT may write
+    int64_t columns;   // of c that GEMM_PUT may write
+    const void *bias;  // of these, added to their sums by GEMM_PUT; whole vectors, or NULL
 };
 
 // c[r][j] += sum over the steps of a[indirection[r]] * b[j], for the rows and whole vectors of columns of a register
@@ -190,7 +191,7 @@ typedef void (*UnpackLanesKernel)(const void *block, const struct LaneRows *, ch
 // Pixels of a block whose lanes are channels, under a kernel: tap t of a pixel is `at[t]` pixels further in `from`, and
 // weight[t] is a vector. to = or += (adding) sum over taps of weight[t] * from, one after the other. All count pixels.
 struct StencilRows {
-    int64_t rows, width, from_row, to_row, to_pixel, taps;
+    int64_t rows, width, from_row, from_pixel, to_row, to_pixel, taps;
     const int64_t *at;
 };
 typedef void (*StencilKernel)(const struct StencilRows *, const void *from, const void *weight, void *to, int adding);
@@ -209,6 +210,10 @@ typedef void (*GroupStencilKernel)(const struct StencilRows *, const struct Lane
                                    const void *weight, void *to);
 typedef void (*GroupStencilDotKernel)(const struct StencilDotRows *, const struct LaneGroups *, const void *g,
                                       const void *x, void *sums);
+
+// Adds a row of n elements to each of `rows` rows of `to`, `pitch` elements apart; whole vectors of both. flush: sums
+// that are subnormal become 0.
+typedef void (*AddToRowsKernel)(const void *row, void *to, int64_t pitch, int64_t rows, int64_t n, int flush);
 
 // `taps` taps of the kernel side by side, over `rows` output pixels side by side: output pixel r meets pixel first +
 // r * row_step + k * tap_step of a line of `size` pixels under tap k, which are `pitch` elements apart; outside of the
@@ -263,6 +268,7 @@ struct KernelTable {
     AddProductsKernel add_products[DTYPE_COUNT];           // F32, F64
     SumChannelsKernel sum_channels[DTYPE_COUNT];           // F16, BF16, F32, F64
     SumKernel sum_rows[DTYPE_COUNT];                       // F16, BF16, F32, F64
+    AddToRowsKernel add_to_rows[DTYPE_COUNT];              // F32, F64
 };
 
 extern const struct KernelTable infiniop_kernels_generic;

@@ -6,7 +6,7 @@ import numpy as np
 import infiniop_cy as iop
 from infiniop_cy.core._core import conv_algorithms
 from infiniop_cy.testing import DTYPES, dtype_of
-from infiniop_cy.testing.conv import make_case, random_geometry, reference_conv_backward
+from infiniop_cy.testing.conv import make_case, random_geometry, reference_conv_backward, reference_conv_forward
 
 from .memory import Placed, numbers, same
 
@@ -20,16 +20,16 @@ def forced(rng):
     return ",".join(rng.permutation(conv_algorithms())[:2])
 
 
-def call(data, keywords, force, **more):
-    """The gradients; with the library's own choice where the forced algorithms refuse."""
+def call(data, keywords, force, function=iop.conv_backward, **more):
+    """The results; with the library's own choice where the forced algorithms refuse."""
     try:
         os.environ[FORCE] = force
-        return iop.conv_backward(*data, **keywords, **more)
+        return function(*data, **keywords, **more)
     except iop.BadParam as error:
         if FORCE not in str(error):
             raise
         os.environ.pop(FORCE)
-        return iop.conv_backward(*data, **keywords, **more)
+        return function(*data, **keywords, **more)
     finally:
         os.environ.pop(FORCE, None)
 
@@ -38,9 +38,25 @@ def integer(rng):
     return lambda low, high: int(rng.integers(low, high + 1))
 
 
+def run_forward(rng, case, dtype):
+    _, x, w = make_case(case, dtype, rng)
+    bias = np.asarray(rng.integers(-8, 9, case.cout), float).astype(dtype_of(dtype))
+    force = forced(rng)
+    expected = reference_conv_forward(x, w, *case.geometry) + bias.astype(float).reshape(-1, *(1,) * len(case.size))
+    placed, out = [Placed(rng, a) for a in (x, w, bias)], Placed(rng, expected.astype(x.dtype), output=True)
+    call([p.array for p in placed], case.keywords, force, iop.conv, out=out.array, num_threads=int(rng.integers(1, 5)))
+    for placed_input in placed:
+        placed_input.check()
+    out.check(written=True)
+    same(out.array, expected.astype(x.dtype), f"output of {case!r} {dtype} {force}")
+
+
 def run(rng):
     case = random_geometry(integer(rng), products=(0, 1 << 17), elements=1 << 15)
     dtype = DTYPES[rng.integers(len(DTYPES))]
+    if rng.random() < 0.3:
+        run_forward(rng, case, dtype)
+        return
     exact = rng.random() < 0.7
     data = make_case(case, dtype, rng) if exact else [numbers(rng, s, dtype) for s in case.shapes]
     force = forced(rng)

@@ -31,6 +31,7 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t a_step
         int64_t b_step
         int64_t columns
+        const void *bias
     int GEMM_PUT, GEMM_PUT_PAST
     ctypedef void (*GemmKernel)(const BatchReduce *, const void *, const int64_t *, const void *, void *, int64_t,
                                 int) noexcept nogil
@@ -43,7 +44,7 @@ cdef extern from "../kernels/table.h" nogil:
     ctypedef void (*PackLanesKernel)(const char *, const LaneRows *, void *) noexcept nogil
     ctypedef void (*UnpackLanesKernel)(const void *, const LaneRows *, char *) noexcept nogil
     ctypedef struct StencilRows:
-        int64_t rows, width, from_row, to_row, to_pixel, taps
+        int64_t rows, width, from_row, from_pixel, to_row, to_pixel, taps
         const int64_t *at
     ctypedef void (*StencilKernel)(const StencilRows *, const void *, const void *, void *, int) noexcept nogil
     ctypedef struct StencilDotRows:
@@ -100,6 +101,7 @@ cdef extern from "../kernels/table.h" nogil:
         int (*outside)(const char *, int64_t, float, float) noexcept nogil
     enum:
         DOT_ROWS
+    ctypedef void (*AddToRowsKernel)(const void *, void *, int64_t, int64_t, int64_t, int) noexcept nogil
     ctypedef void (*DotKernel)(int64_t, int64_t, const void *, int64_t, const void *, int64_t, const int64_t *, int64_t,
                                void *) noexcept nogil
     ctypedef struct AmxBatchReduce:
@@ -154,6 +156,7 @@ cdef extern from "../kernels/table.h" nogil:
         AddProductsKernel *add_products
         SumChannelsKernel *sum_channels
         SumKernel *sum_rows
+        AddToRowsKernel *add_to_rows
     const KernelTable *const kernels "infiniop_kernels"
     const char *const chosen_isa "infiniop_isa"
     const bint infiniop_dot2

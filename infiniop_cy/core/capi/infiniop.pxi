@@ -9,7 +9,7 @@ from libcpp cimport bool as c_bool
 
 cdef extern from "../capi/objects.h" nogil:
     enum:
-        HANDLE_OBJECT, TENSOR_OBJECT, CONV_OBJECT, ELEMENTWISE_OBJECT
+        HANDLE_OBJECT, TENSOR_OBJECT, CONV_OBJECT, FORWARD_OBJECT, ELEMENTWISE_OBJECT
     ctypedef struct Object:
         int device
         int device_id
@@ -21,6 +21,7 @@ cdef extern from "../capi/engine.h" nogil:
     ctypedef enum infiniStatus_t:
         INFINI_STATUS_SUCCESS
         INFINI_STATUS_INTERNAL_ERROR
+        INFINI_STATUS_NOT_IMPLEMENTED
         INFINI_STATUS_BAD_PARAM
         INFINI_STATUS_NULL_POINTER
         INFINI_STATUS_DEVICE_NOT_INITIALIZED
@@ -39,9 +40,12 @@ cdef extern from "../capi/engine.h" nogil:
         pass
     ctypedef struct InfiniopConvBackwardDescriptor:
         pass
+    ctypedef struct InfiniopConvDescriptor:
+        pass
     ctypedef InfiniopHandle *infiniopHandle_t
     ctypedef InfiniopTensorDescriptor *infiniopTensorDescriptor_t
     ctypedef InfiniopConvBackwardDescriptor *infiniopConvBackwardDescriptor_t
+    ctypedef InfiniopConvDescriptor *infiniopConvDescriptor_t
     infiniStatus_t infinirtGetDevice(infiniDevice_t *device, int *device_id)
 
 
@@ -61,6 +65,13 @@ ctypedef struct ConvObject:
     bint has_bias
     Tensor tensors[CONV_TENSORS]
     CudaConvProblem problem  # on a GPU
+
+
+ctypedef struct ForwardObject:
+    Object header
+    ConvPlan plan
+    bint has_bias
+    Tensor tensors[CONV_TENSORS]
 
 
 cdef infiniStatus_t status_of(int rule) noexcept nogil:
@@ -407,3 +418,117 @@ cdef public infiniStatus_t infiniopConvBackward(
 
 cdef public infiniStatus_t infiniopDestroyConvBackwardDescriptor(infiniopConvBackwardDescriptor_t desc) noexcept nogil:
     return destroy(desc, CONV_OBJECT, sizeof(ConvObject))
+
+
+# ---- forward convolution
+
+cdef void fill_forward_spec(ConvSpec *spec, int axes, const void *pads, const void *strides, const void *dilations,
+                            const Tensor *x, const Tensor *w) noexcept nogil:
+    """Read C arrays of one entry per axis, where they are given, and the number of groups off the shapes."""
+    cdef int32_t zeros[2]
+    cdef bint wide
+    cdef int i
+    zeros[0] = zeros[1] = 0
+    wide = is_wide(<const int32_t *>strides if strides != NULL else zeros,
+                   <const int32_t *>dilations if dilations != NULL else zeros, axes)
+    memset(spec, 0, sizeof(ConvSpec))
+    for i in range(axes):
+        spec.stride[i] = entry_of(strides, i, wide) if strides != NULL else 1
+        spec.before[i] = spec.after[i] = entry_of(pads, i, wide) if pads != NULL else 0
+        spec.dilation[i] = entry_of(dilations, i, wide) if dilations != NULL else 1
+    spec.groups = 1
+    if x.shape[1] and w.shape[1] and x.shape[1] % w.shape[1] == 0:
+        spec.groups = x.shape[1] // w.shape[1]
+
+
+cdef public infiniStatus_t infiniopCreateConvDescriptor(
+        infiniopHandle_t handle, infiniopConvDescriptor_t *desc_ptr, infiniopTensorDescriptor_t y_desc,
+        infiniopTensorDescriptor_t x_desc, infiniopTensorDescriptor_t w_desc, infiniopTensorDescriptor_t b_desc,
+        void *pads, void *strides, void *dilations, size_t n) noexcept nogil:
+    cdef ConvSpec spec
+    cdef ConvProblem problem
+    cdef ForwardObject *object
+    cdef Failure failure
+    cdef Tensor result
+    cdef Tensor *tensors[CONV_TENSORS]
+    cdef const void *given[4]
+    cdef infiniStatus_t status
+    cdef int i, count = 3 + (b_desc != NULL)
+    if desc_ptr == NULL:
+        return INFINI_STATUS_NULL_POINTER
+    given[0], given[1], given[2], given[3] = y_desc, x_desc, w_desc, b_desc
+    status = check_object(handle, HANDLE_OBJECT)
+    for i in range(count):
+        if status == INFINI_STATUS_SUCCESS:
+            status = check_object(given[i], TENSOR_OBJECT)
+    if status != INFINI_STATUS_SUCCESS:
+        return status
+    if on_gpu(handle):
+        return INFINI_STATUS_NOT_IMPLEMENTED
+    if n < 1 or n > 3 or (<TensorObject *>x_desc).tensor.ndim != <int>n + 2 \
+            or (<TensorObject *>w_desc).tensor.ndim != <int>n + 2:
+        return INFINI_STATUS_BAD_TENSOR_SHAPE
+    if check_stack(&failure):
+        return status_of(failure.rule)
+    fill_forward_spec(&spec, <int>n, pads, strides, dilations, &(<TensorObject *>x_desc).tensor,
+                      &(<TensorObject *>w_desc).tensor)
+    object = <ForwardObject *>new_object(FORWARD_OBJECT, sizeof(ForwardObject))
+    if object == NULL:
+        return INFINI_STATUS_INTERNAL_ERROR
+    for i in range(CONV_TENSORS):
+        tensors[i] = NULL
+        if i < count:
+            object.tensors[i] = (<TensorObject *>given[i]).tensor
+            tensors[i] = &object.tensors[i]
+    object.has_bias = b_desc != NULL
+    status = status_of(check_forward(&spec, tensors, &result, &failure)
+                       or check_forward_output(tensors, &result, &failure))
+    if status == INFINI_STATUS_SUCCESS:
+        conv_problem(&spec, tensors, &problem)
+        status = status_of(plan_conv(&problem, FOR_OUTPUT, default_threads(), &object.plan, &failure))
+    if status != INFINI_STATUS_SUCCESS:
+        free_object(object, FORWARD_OBJECT, sizeof(ForwardObject))
+        return status
+    object.header.device = (<Object *>handle).device
+    object.header.device_id = (<Object *>handle).device_id
+    desc_ptr[0] = <infiniopConvDescriptor_t>object
+    return INFINI_STATUS_SUCCESS
+
+
+cdef public infiniStatus_t infiniopGetConvWorkspaceSize(infiniopConvDescriptor_t desc, size_t *size) noexcept nogil:
+    cdef infiniStatus_t status = check_object(desc, FORWARD_OBJECT)
+    if size == NULL:
+        return INFINI_STATUS_NULL_POINTER
+    if status == INFINI_STATUS_SUCCESS:
+        size[0] = (<ForwardObject *>desc).plan.workspace_bytes
+    return status
+
+
+cdef public infiniStatus_t infiniopConv(infiniopConvDescriptor_t desc, void *workspace, size_t workspace_size, void *y,
+                                        const void *x, const void *w, const void *bias, void *stream) noexcept nogil:
+    cdef infiniStatus_t status = check_object(desc, FORWARD_OBJECT)
+    cdef ForwardObject *object = <ForwardObject *>desc
+    cdef ConvProblem bound
+    cdef Failure failure
+    cdef char *data[CONV_TENSORS]
+    if status != INFINI_STATUS_SUCCESS:
+        return status
+    memset(data, 0, sizeof(data))
+    data[CONV_GRAD_OUTPUT], data[CONV_INPUT] = <char *>y, <char *>x
+    data[CONV_WEIGHT], data[CONV_BIAS] = <char *>w, <char *>bias
+    if bias != NULL and not object.has_bias:
+        return INFINI_STATUS_BAD_PARAM
+    if workspace_size < <size_t>object.plan.workspace_bytes:
+        return INFINI_STATUS_INSUFFICIENT_WORKSPACE
+    if workspace == NULL:
+        return INFINI_STATUS_NULL_POINTER
+    if check_stack(&failure) \
+            or bind_forward(&object.plan.problem, object.plan.workspace_bytes, object.tensors, object.has_bias, data,
+                            <char *>workspace, &bound, &failure):
+        return status_of(failure.rule)
+    run_conv(&object.plan, &bound, <char *>workspace, default_threads(), NULL)
+    return INFINI_STATUS_SUCCESS
+
+
+cdef public infiniStatus_t infiniopDestroyConvDescriptor(infiniopConvDescriptor_t desc) noexcept nogil:
+    return destroy(desc, FORWARD_OBJECT, sizeof(ForwardObject))

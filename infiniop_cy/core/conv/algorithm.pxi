@@ -8,7 +8,8 @@ cdef enum:
     FOR_GRAD_INPUT = 1
     FOR_GRAD_WEIGHT = 2
     FOR_GRAD_BIAS = 4
-    FOR_ALL = 7
+    FOR_ALL = 7            # the gradients
+    FOR_OUTPUT = 16        # the forward convolution, which runs as a grad_input (forward.pxi)
 
     CONV_ALIGN = 64           # bytes; every piece of scratch starts on a cache line
     CONV_ALIGN_ELEMENTS = 16  # floats of a cache line

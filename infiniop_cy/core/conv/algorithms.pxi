@@ -7,6 +7,8 @@ include "input_amx_fused.pxi"
 include "input_pixels.pxi"
 include "input_gemm.pxi"
 include "input_taps.pxi"
+include "output.pxi"
+include "output_dot.pxi"
 include "weight_outer.pxi"
 include "weight_amx.pxi"
 include "weight_amx_fused.pxi"
@@ -29,6 +31,13 @@ cdef ConvAlgorithm conv_algorithm(int number) noexcept nogil:
         input_pixels,
         input_gemm,
         input_taps,
+        output_dot,
+        output_depthwise,
+        output_grouped,
+        output_amx,
+        output_pixels,
+        output_gemm,
+        output_taps,
         weight_outer,
         weight_amx,
         weight_amx_fused,

@@ -55,14 +55,65 @@ cdef bint pack_lines(const SampleGeometry *sample, const ConvView *view, const c
     return nonfinite
 
 
-cdef bint pack_amx_pixels(const ConvRun *run, const Box *block, int64_t channel, int64_t channels, char *to,
+cdef bint pack_amx_pixels(const ConvRun *run, const Box *block, int64_t group, int64_t co, int64_t channels, char *to,
                           int64_t positions, char *staging) noexcept nogil:
-    """Pack a block of grad_output, zeros where it leaves the image; positions: those that each part has room for. inf
-    and NaN of float16 become tiny; return whether there were any. staging: AMX_STEPS rows."""
+    """Pack a block of grad_output for some co of a group, class after class of the taps that read it; positions: those
+    that each part has room for. inf and NaN of float16 become tiny; return whether there were any. staging: AMX_STEPS
+    rows."""
+    cdef int64_t number
+    cdef Box box
+    cdef bint nonfinite = False
+    for number in range(block_classes(run.sample)):
+        source_box(run.sample, block, number, &box)
+        if run.sample.folded > 1:
+            nonfinite |= pack_folded_box(run, &box, group, co, channels, to, positions, staging)
+        else:
+            nonfinite |= pack_amx_box(run, &box, group * run.sample.cout + co, channels, to, positions, staging)
+        to += box_positions(block) * AMX_LINE
+    return nonfinite
+
+
+cdef bint pack_folded_row(const ConvRun *run, const Box *box, int64_t n, int64_t z, int64_t y, int64_t group,
+                          int64_t co, int64_t channels, char *to, int64_t part, char *staging) noexcept nogil:
+    """Pack one row of a chunk of co, of which some are taps."""
+    cdef int dtype = run.sample.dtype
+    cdef int64_t item = itemsize_of(dtype), x = 0
+    cdef Box piece = box[0]
+    cdef bint nonfinite = False
+    while x < box.extent[2]:
+        piece.first[2], piece.extent[2] = box.first[2] + x * box.step[2], min(<int64_t>STAGE_PIXELS, box.extent[2] - x)
+        stage_folded_row(run.problem, &piece, n, z, y, group, co, channels, kernels.convert[dtype][dtype], item,
+                         staging)
+        nonfinite |= kernels.parts[dtype].of_pixels(staging, STAGE_ROW * item, to + x * AMX_LINE, part, piece.extent[2],
+                                                    channels)
+        x += STAGE_PIXELS
+    return nonfinite
+
+
+cdef bint pack_folded_box(const ConvRun *run, const Box *box, int64_t group, int64_t co, int64_t channels, char *to,
+                          int64_t positions, char *staging) noexcept nogil:
+    """Pack a box of grad_output, of which some co are taps, row by row."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef int64_t c = 0, row, planes = box.extent[0] * box.extent[1]
+    cdef bint nonfinite = False
+    while c < channels:
+        for row in range(box.samples * planes):
+            nonfinite |= pack_folded_row(
+                run, box, row // planes, row % planes // box.extent[1], row % box.extent[1], group, co + c,
+                min(<int64_t>AMX_STEPS, channels - c),
+                to + (c // AMX_STEPS * sample.parts * positions + row * box.extent[2]) * AMX_LINE,
+                positions * AMX_LINE, staging)
+        c += AMX_STEPS
+    return nonfinite
+
+
+cdef bint pack_amx_box(const ConvRun *run, const Box *block, int64_t channel, int64_t channels, char *to,
+                       int64_t positions, char *staging) noexcept nogil:
+    """Pack a box of grad_output, zeros where it leaves the image."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef int64_t size[3]
-    cdef int64_t row_size, c = 0, many, n, d, z, h, width, after
+    cdef int64_t row_size, c = 0, many, n, d, z, h, width, after, step
     cdef RowsPart part
     cdef Box box = block[0]
     cdef const char *source
@@ -71,24 +122,24 @@ cdef bint pack_amx_pixels(const ConvRun *run, const Box *block, int64_t channel,
     output_size(sample, size)
     merge_rows(view, size, &box, &row_size)
     part = rows_part(view, size, row_size, &box)
-    width = box.extent[2]
+    width, step = box.extent[2], box.step[2] * view.space[2]
     after = width - part.skip - part.inside
     while c < channels:
         many = min(<int64_t>AMX_STEPS, channels - c)
         at = to + c // AMX_STEPS * sample.parts * positions * AMX_LINE
         for n in range(box.samples):
             for d in range(box.extent[0]):
-                z = box.first[0] + d
+                z = box.first[0] + d * box.step[0]
                 source = view.data + (box.n + n) * view.n + (channel + c) * view.channel + z * view.space[0] + part.at
                 for h in range(box.extent[1]):
                     if not part.top <= h < part.top + part.rows or not 0 <= z < size[0]:
                         zero_lines(sample, at, positions, width)
                     else:
                         zero_lines(sample, at, positions, part.skip)
-                        nonfinite |= pack_lines(sample, view, source, view.space[2], part.inside, many,
+                        nonfinite |= pack_lines(sample, view, source, step, part.inside, many,
                                                 at + part.skip * AMX_LINE, positions * AMX_LINE, staging)
                         zero_lines(sample, at + (part.skip + part.inside) * AMX_LINE, positions, after)
-                        source += view.space[1]
+                        source += box.step[1] * view.space[1]
                     at += width * AMX_LINE
         c += AMX_STEPS
     return nonfinite
@@ -103,8 +154,9 @@ cdef void prefetch_next_block(const ConvRun *run, const Tiling *tiling, const Ha
     no_prefetch(prefetch)
     phase_grid(run.sample, grid)
     output_size(run.sample, size)
-    if nth_tile(tiling, run.problem.batch, grid, number, &next):
+    if run.sample.folded == 1 and nth_tile(tiling, run.problem.batch, grid, number, &next):
         block_under(&next, halo, &next)
+        source_span(run.sample, &next, &next)
         plan_prefetch(run.problem, size, &next, group * run.sample.cout, min(run.order.channels, run.sample.cout),
                       calls, prefetch)
 

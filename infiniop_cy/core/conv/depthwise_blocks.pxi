@@ -40,20 +40,36 @@ ctypedef struct LaneBlocks:
     int64_t pixels[3]      # of the input, under a tile
 
 
+cdef void all_lanes_halo(const SampleGeometry *sample, Halo *halo) noexcept nogil:
+    """Find what a tile's block has beside a pixel for each of its steps. The input of an output with a stride is not
+    taken apart by classes: positions are whole vectors, so that it does no harm to step over some."""
+    cdef int d
+    all_phases_halo(sample, halo)
+    for d in range(3):
+        if sample.forward:
+            halo.extra[d] = (sample.axis[d].kernel - 1) * sample.axis[d].dilation
+            halo.low[d] = -sample.source[d].before if sample.source[d].classes > 1 else halo.low[d]
+            continue
+        if halo.low[d] > 0:
+            halo.extra[d] += halo.low[d]
+            halo.low[d] = 0
+        halo.extra[d] = max(halo.extra[d], -halo.low[d])
+
+
 cdef bint fit_lane_blocks(const SampleGeometry *sample, int64_t limit, LaneBlocks *blocks) noexcept nogil:
     """Lay out the blocks under the tile in `blocks`; return whether they have so few positions."""
     cdef int64_t positions
     cdef int d
-    all_phases_halo(sample, &blocks.halo)
+    all_lanes_halo(sample, &blocks.halo)
     for d in range(3):
-        if blocks.halo.low[d] > 0:
-            blocks.halo.extra[d] += blocks.halo.low[d]
-            blocks.halo.low[d] = 0
-        blocks.halo.extra[d] = max(blocks.halo.extra[d], -blocks.halo.low[d])
-        if add_overflows(blocks.tiling.extent[d], blocks.halo.extra[d], &blocks.extent[d]):
+        if mul_overflows(blocks.tiling.extent[d] - 1, sample.source[d].step, &positions) \
+                or add_overflows(positions + 1, blocks.halo.extra[d], &blocks.extent[d]):
             return False
         blocks.pixels[d] = min(sample.axis[d].size_in, blocks.tiling.extent[d] * sample.axis[d].stride)
     positions = sample_positions(blocks.extent, limit) + sample_positions(blocks.pixels, limit)
+    if sample.forward:  # grad_weight has nothing to read
+        blocks.input.plane = 0
+        return positions <= limit
     return fill_input_block(sample, blocks.tiling.extent, 1, True, 1, limit, &blocks.input) \
         and positions + blocks.input.plane <= limit
 
@@ -95,7 +111,8 @@ cdef bint make_lane_blocks(const SampleGeometry *sample, LaneBlocks *blocks) noe
     cdef int d
     phase_grid(sample, blocks.steps)
     for d in range(3):
-        blocks.steps[d] = max(blocks.steps[d], sample.axis[d].size_out)
+        if not sample.forward:
+            blocks.steps[d] = max(blocks.steps[d], sample.axis[d].size_out)
     return cut_lane_tiles(sample, STENCIL_POSITIONS, blocks) or cut_lane_tiles(sample, STENCIL_MOST_POSITIONS, blocks)
 
 
@@ -132,17 +149,22 @@ cdef void fill_lane_tables(const SampleGeometry *sample, const LaneBlocks *block
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef Box block
+    cdef int d
     memcpy(block.extent, blocks.extent, sizeof(block.extent))
     for number in range(phase_count(sample)):
         tables.start[number] = at
         make_phase(sample, number, &tables.phases[number])
-        for i in range(tables.phases[number].tap_count):
-            phase_tap(sample, &tables.phases[number], i, output, k)
+        for i in range(tables.phases[number].tap_count):  # positions fall from tap to tap, as group_stencil.h has it
+            phase_tap(sample, &tables.phases[number],
+                      tables.phases[number].tap_count - 1 - i if sample.forward else i, output, k)
             tables.order[at] = (k[0] * sample.axis[1].kernel + k[1]) * sample.axis[2].kernel + k[2]
+            if sample.forward:
+                for d in range(3):
+                    output[d] = k[d] * sample.axis[d].dilation + blocks.halo.low[d]
             tables.back[at] = block_offset(&block, output, blocks.halo.low)
             at += 1
     tables.start[phase_count(sample)] = at
-    for tap in range(sample.taps):
+    for tap in range(0 if sample.forward else sample.taps):
         tap_position(sample, &blocks.input, tap, &tables.forth[tap])
 
 

@@ -60,9 +60,12 @@ cdef void load_tile_output(const LaneTask *t, int64_t co) noexcept nogil:
     cdef const SampleGeometry *sample = t.run.sample
     cdef LaneChannels channels = task_channels(t, co, 1 if sample.cin > 1 else sample.cout)
     cdef int64_t size[3]
-    cdef Box box
+    cdef Box box = t.tile
+    cdef int d
     output_size(sample, size)
-    block_under(&t.tile, &t.own.blocks.halo, &box)
+    for d in range(3):
+        box.first[d] = t.tile.first[d] * sample.source[d].step + t.own.blocks.halo.low[d]
+        box.extent[d] = (t.tile.extent[d] - 1) * sample.source[d].step + 1 + t.own.blocks.halo.extra[d]
     pack_lane_box(sample, &t.run.problem.view[CONV_GRAD_OUTPUT], size, &box, &channels, t.own.blocks.extent,
                   t.own.g_apart, t.g)
 
@@ -109,11 +112,12 @@ cdef void tile_grad_input(const LaneTask *t, int64_t v, int64_t co) noexcept nog
         phase, at = &t.tables.phases[number], t.tables.start[number]
         if not phase_part(phase, &t.tile, &part):
             continue
-        rows.rows, rows.width, rows.from_row = part.extent[1], part.extent[2], extent[2]
+        rows.rows, rows.width, rows.from_row = part.extent[1], part.extent[2], sample.source[1].step * extent[2]
+        rows.from_pixel = sample.source[2].step
         rows.to_row, rows.to_pixel = sample.axis[1].stride * t.pixels.extent[2], sample.axis[2].stride
         rows.taps, rows.at = t.tables.start[number + 1] - at, t.tables.back + at
         for z in range(part.extent[0]):
-            from_g = t.g + (v * t.own.g_apart + z * extent[1] * extent[2]) * vector
+            from_g = t.g + (v * t.own.g_apart + z * sample.source[0].step * extent[1] * extent[2]) * vector
             weights = t.weights + v * t.bytes + (co * sample.taps + at) * vector
             if sample.cin > 1:
                 kernels.group_stencil[sample.compute](&rows, &groups, from_g, weights,
@@ -134,22 +138,20 @@ cdef void add_nonfinite_taps(const LaneTask *t, int64_t co) noexcept nogil:
         for i in range(t.tables.phases[number].tap_count):
             phase_tap(sample, &t.tables.phases[number], i, output, k)
             for channel in range(t.channel, t.channel + t.channels):
-                weight = load_pixel(problem, &problem.view[CONV_WEIGHT], channel // sample.cin * sample.cout + co,
-                                    channel % sample.cin, k)
+                weight = load_weight(problem, channel // sample.cin, co, channel % sample.cin, k)
                 if is_nonfinite(weight):
-                    add_lane_products(t, &t.tables.phases[number], channel, co, output, weight)
+                    add_lane_products(t, &t.tables.phases[number], channel, co, output, k, weight)
 
 
 cdef void add_lane_products(const LaneTask *t, const Phase *phase, int64_t channel, int64_t co, const int64_t *output,
-                            double weight) noexcept nogil:
+                            const int64_t *k, double weight) noexcept nogil:
     """Add the products of one weight with what a tile's pixels of one input channel meet in grad_output."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const ConvProblem *problem = t.run.problem
     cdef int64_t z, y, x, v = (channel - t.channel) // sample.lanes, lane = (channel - t.channel) % sample.lanes
     cdef int64_t o[3]
-    cdef int64_t size[3]
+    cdef double value
     cdef Box part
-    output_size(sample, size)
     if not phase_part(phase, &t.tile, &part):
         return
     for z in range(part.extent[0]):
@@ -157,10 +159,8 @@ cdef void add_lane_products(const LaneTask *t, const Phase *phase, int64_t chann
             for x in range(part.extent[2]):
                 o[0], o[1] = z + t.tile.first[0] + output[0], y + t.tile.first[1] + output[1]
                 o[2] = x + t.tile.first[2] + output[2]
-                if is_inside(o, size):
-                    add_one(sample, phase_sums(t, v, phase, z, y, x) + lane * sample.item,
-                            weight * load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], t.tile.n,
-                                                channel // sample.cin * sample.cout + co, o))
+                if load_source(problem, t.tile.n, channel // sample.cin, co, o, k, &value):
+                    add_one(sample, phase_sums(t, v, phase, z, y, x) + lane * sample.item, weight * value)
 
 
 cdef void tile_grad_weight(const LaneTask *t, int64_t v, int64_t co, char *products) noexcept nogil:
@@ -189,6 +189,20 @@ cdef void tile_grad_weight(const LaneTask *t, int64_t v, int64_t co, char *produ
             kernels.stencil_dot[sample.compute](&rows, from_g, from_x, products)
 
 
+cdef void add_lane_bias(const LaneTask *t) noexcept nogil:
+    """Add the bias to a tile of an output, if there is one."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef int64_t v, vector = sample.lanes * sample.item
+    cdef double staged[BIAS_STAGED]
+    if not has_output_bias(t.run.problem):
+        return
+    for v in range(t.vectors):
+        load_output_bias(t.run.problem, t.channel + v * sample.lanes, min(sample.lanes, t.channels - v * sample.lanes),
+                         <char *>staged)
+        kernels.add_to_rows[sample.compute](<char *>staged, t.sums + v * t.own.sums_apart * vector, sample.lanes,
+                                            box_positions(&t.pixels), sample.lanes, False)
+
+
 cdef void save_tile_input(const LaneTask *t) noexcept nogil:
     """Round a tile of grad_input to storage."""
     cdef const SampleGeometry *sample = t.run.sample
@@ -197,6 +211,7 @@ cdef void save_tile_input(const LaneTask *t) noexcept nogil:
     cdef int64_t size[3]
     cdef int64_t v, apart = t.own.sums_apart * sample.lanes * sample.item
     input_size(sample, size)
+    add_lane_bias(t)
     if t.run.problem.accumulate:
         pack_lane_box(sample, out, size, &t.pixels, &channels, t.pixels.extent, t.own.sums_apart, t.old)
         for v in range(t.vectors):

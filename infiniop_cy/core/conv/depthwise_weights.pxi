@@ -1,9 +1,11 @@
 # The weights of a task's channels, and their gradients: a vector for each output of a group and each tap.
 
-cdef ConvView weights_view(const ConvView *w) noexcept nogil:
-    """See weights of one input channel to a group as an image of taps, whose channels are the output channels."""
+cdef ConvView weights_view(const ConvView *w, int64_t co) noexcept nogil:
+    """See the weights of output co of each group, of one input channel, as an image of taps whose channels are the
+    groups."""
     cdef ConvView view = w[0]
-    view.channel, view.n = w.n, 0
+    view.data += co * w.n
+    view.channel, view.n = w.group, 0
     return view
 
 
@@ -24,7 +26,7 @@ cdef int64_t natural_vectors(const SampleGeometry *sample, int64_t vectors) noex
 cdef char *group_weights(const LaneTask *t, int kind, int64_t group, int64_t co) noexcept nogil:
     """Find the weights, or their gradients, of output co of the task's group of that number."""
     cdef const ConvView *w = &t.run.problem.view[kind]
-    return w.data + ((t.channel // t.run.sample.cin + group) * t.run.sample.cout + co) * w.n
+    return w.data + (t.channel // t.run.sample.cin + group) * w.group + co * w.n
 
 
 cdef int64_t group_lane(const LaneTask *t, int64_t group, int64_t vectors) noexcept nogil:
@@ -40,8 +42,8 @@ cdef void load_taps(const LaneTask *t, int64_t co, char *natural) noexcept nogil
     cdef const ConvView *w = &t.run.problem.view[CONV_WEIGHT]
     cdef int64_t vector = sample.lanes * sample.item, group, tap, taps
     cdef int64_t size[3]
-    cdef LaneChannels channels = task_channels(t, co, sample.cout)
-    cdef ConvView view = weights_view(w)
+    cdef LaneChannels channels = task_channels(t, 0, 1)
+    cdef ConvView view = weights_view(w, co)
     cdef Box box
     if sample.cin == 1:
         whole_kernel(sample, size, &box)
@@ -93,10 +95,10 @@ cdef void move_group_totals(const LaneTask *t, char *line, bint loading) noexcep
 cdef void begin_totals(const LaneTask *t, char *line) noexcept nogil:
     """Start from zero, or (accumulating) from what grad_weight holds."""
     cdef const SampleGeometry *sample = t.run.sample
-    cdef ConvView view = weights_view(&t.run.problem.view[CONV_GRAD_WEIGHT])
     cdef int64_t co
     cdef int64_t size[3]
-    cdef LaneChannels channels
+    cdef LaneChannels channels = task_channels(t, 0, 1)
+    cdef ConvView view
     cdef Box box
     memset(t.totals, 0, t.vectors * t.bytes)
     if not t.run.problem.accumulate:
@@ -106,7 +108,7 @@ cdef void begin_totals(const LaneTask *t, char *line) noexcept nogil:
         return
     whole_kernel(sample, size, &box)
     for co in range(sample.cout):
-        channels = task_channels(t, co, sample.cout)
+        view = weights_view(&t.run.problem.view[CONV_GRAD_WEIGHT], co)
         pack_lane_box(sample, &view, size, &box, &channels, size, sample.cout * sample.taps,
                       t.totals + co * (t.bytes // sample.cout))
 
@@ -114,16 +116,16 @@ cdef void begin_totals(const LaneTask *t, char *line) noexcept nogil:
 cdef void save_totals(const LaneTask *t, char *line) noexcept nogil:
     """Round grad_weight to storage."""
     cdef const SampleGeometry *sample = t.run.sample
-    cdef ConvView view = weights_view(&t.run.problem.view[CONV_GRAD_WEIGHT])
     cdef int64_t co
     cdef int64_t size[3]
-    cdef LaneChannels channels
+    cdef LaneChannels channels = task_channels(t, 0, 1)
+    cdef ConvView view
     cdef Box box
     if sample.cin > 1:
         move_group_totals(t, line, False)
         return
     whole_kernel(sample, size, &box)
     for co in range(sample.cout):
-        channels = task_channels(t, co, sample.cout)
+        view = weights_view(&t.run.problem.view[CONV_GRAD_WEIGHT], co)
         unpack_lane_box(sample, &view, &box, &channels, sample.cout * sample.taps, False,
                         t.totals + co * (t.bytes // sample.cout))

@@ -175,7 +175,7 @@ cdef int plan_step(ConvPlan *plan, const ConvAlgorithm *algorithm, const SumOrde
         return Rule.PASSED
     step.surveyed = True
     plan.survey_bytes = round_up(2 * plan.problem.batch * SURVEY_PIECES, CONV_ALIGN)
-    if choose_algorithm(&plain, NULL, gradients, &other, failure):
+    if choose_algorithm(&plain, NULL, FOR_OUTPUT if plain.forward else gradients, &other, failure):
         return failure.rule
     memset(&other_order, 0, sizeof(SumOrder))
     other.order(&plain, &other_order)
@@ -184,16 +184,18 @@ cdef int plan_step(ConvPlan *plan, const ConvAlgorithm *algorithm, const SumOrde
 
 cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan *plan,
                    Failure *failure) noexcept nogil:
-    """Plan the wanted gradients, of FOR_..., for at most so many threads."""
+    """Plan the wanted gradients, of FOR_..., or FOR_OUTPUT alone, for at most so many threads."""
     cdef const SampleGeometry *sample = &plan.problem.sample
     cdef const char *forced = forced_algorithms()
     cdef ConvAlgorithm for_input, for_weight, for_bias = bias_alone(), for_padding = padding_taps()
     cdef SumOrder input_order, weight_order
     plan.problem = problem[0]
     trim_taps(&plan.problem)
+    set_instruction_set(&plan.problem.sample)
+    if wanted == FOR_OUTPUT:
+        exchange_roles(&plan.problem)
     plan.count = 0
     plan.survey_bytes = plan.shared_bytes = plan.thread_bytes = 0
-    set_instruction_set(&plan.problem.sample)
     plan.work = conv_work(problem)
     # One thread for every CONV_WORK: waking threads costs microseconds.
     plan.threads = <int>max(<int64_t>1, min(<int64_t>threads, plan.work // CONV_WORK))
@@ -201,8 +203,8 @@ cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan
     memset(&weight_order, 0, sizeof(SumOrder))
     if check_forced(forced, failure):
         return failure.rule
-    if wanted & FOR_GRAD_INPUT:
-        if choose_algorithm(sample, forced, FOR_GRAD_INPUT, &for_input, failure):
+    if wanted & (FOR_GRAD_INPUT | FOR_OUTPUT):
+        if choose_algorithm(sample, forced, wanted & (FOR_GRAD_INPUT | FOR_OUTPUT), &for_input, failure):
             return failure.rule
         for_input.order(sample, &input_order)
     if wanted & (FOR_GRAD_WEIGHT | FOR_GRAD_BIAS):  # grad_bias has grad_weight's order
@@ -216,7 +218,8 @@ cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan
         if plan_step(plan, &for_input, &weight_order, FOR_GRAD_INPUT | FOR_GRAD_WEIGHT, failure):
             return failure.rule
     else:
-        if wanted & FOR_GRAD_INPUT and plan_step(plan, &for_input, &input_order, FOR_GRAD_INPUT, failure):
+        if wanted & (FOR_GRAD_INPUT | FOR_OUTPUT) \
+                and plan_step(plan, &for_input, &input_order, FOR_GRAD_INPUT, failure):
             return failure.rule
         if wanted & FOR_GRAD_WEIGHT and plan_step(plan, &for_weight, &weight_order, FOR_GRAD_WEIGHT, failure):
             return failure.rule
@@ -442,6 +445,7 @@ cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *works
     cdef int wanted = wanted_gradients(problem), taken = 0, gradients, i
     cdef int surveyed = 0
     shift_weights(&bound)
+    shift_input(&bound)
     workspace += -<uintptr_t>workspace % CONV_ALIGN
     call.plan, call.problem, call.outside, call.threads = plan, &bound, workspace, min(threads, plan.threads)
     call.interrupt = interrupt
@@ -499,8 +503,9 @@ cdef dict step_facts(const ConvPlan *plan, const ConvStep *step):
     return {"algorithm": way.algorithm.name.decode(), "how": text.decode(), "tasks": way.blocking.tasks,
             "otherwise": step.otherwise.algorithm.name.decode() if step.surveyed else None,
             "orders": [order_facts(way)] + ([order_facts(&step.otherwise)] if step.surveyed else []),
-            "gradients": [name for bit, name in ((FOR_GRAD_INPUT, "grad_input"), (FOR_GRAD_WEIGHT, "grad_weight"))
-                          if step.gradients & bit],
+            "gradients": ["output"] if plan.problem.sample.forward else [
+                name for bit, name in ((FOR_GRAD_INPUT, "grad_input"), (FOR_GRAD_WEIGHT, "grad_weight"))
+                if step.gradients & bit],
             "phases": phase_count(&plan.problem.sample) if step.gradients & FOR_GRAD_INPUT else 1}
 
 
@@ -532,5 +537,7 @@ cdef dict plan_facts(const ConvPlan *plan):
         "workspace": plan.workspace_bytes, "shared": plan.shared_bytes, "per_thread": plan.thread_bytes,
         "steps": [step_facts(plan, &plan.steps[i]) for i in range(plan.count)
                   if plan.steps[i].gradients & (FOR_GRAD_INPUT | FOR_GRAD_WEIGHT)],
-        "refused": {"grad_input": refusals(plan, FOR_GRAD_INPUT), "grad_weight": refusals(plan, FOR_GRAD_WEIGHT)},
+        "refused": {name: refusals(plan, bit) for bit, name in (
+            (FOR_OUTPUT, "output"), (FOR_GRAD_INPUT, "grad_input"), (FOR_GRAD_WEIGHT, "grad_weight"))
+            if plan.problem.sample.forward == (bit == FOR_OUTPUT)},
     }

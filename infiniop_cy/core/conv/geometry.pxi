@@ -186,13 +186,17 @@ cdef void phase_tap(const SampleGeometry *sample, const Phase *phase, int64_t nu
                     int64_t *k) noexcept nogil:
     """Write the output pixel that the phase's first pixel meets under the phase's tap of that number, and that tap's
     index k along each axis."""
-    cdef int64_t rank
+    cdef int64_t rank, taps
     cdef int d
     for d in range(2, -1, -1):
-        rank = number % phase.axis[d].taps
-        number //= phase.axis[d].taps
+        taps = phase.axis[d].taps
+        rank = number % taps
+        number //= taps
         k[d] = phase.axis[d].tap + rank * sample.axis[d].period
-        output[d] = phase.axis[d].output - rank * sample.axis[d].hop
+        if sample.source[d].classes > 1:
+            output[d] = rank // sample.source[d].classes * sample.source[d].hop
+        else:
+            output[d] = phase.axis[d].output - (taps - 1 - rank if sample.forward else rank) * sample.axis[d].hop
 
 
 cdef int64_t packed_tap(const SampleGeometry *sample, int64_t tap) noexcept nogil:
@@ -235,12 +239,23 @@ ctypedef struct Halo:
     int64_t extra[3]
 
 
+cdef bint class_halo(const SampleGeometry *sample, int d, Halo *halo) noexcept nogil:
+    """Find the halo of a class of taps along an axis that is read by classes; return whether it is."""
+    cdef const SourceAxis *source = &sample.source[d]
+    if source.classes == 1:
+        return False
+    halo.low[d], halo.extra[d] = 0, (ceil_div(sample.axis[d].kernel, source.classes) - 1) * source.hop
+    return True
+
+
 cdef void all_phases_halo(const SampleGeometry *sample, Halo *halo) noexcept nogil:
     """Find the halo that holds those of all phases."""
     cdef const ConvAxis *axis
     cdef int d
     for d in range(3):
         axis = &sample.axis[d]
+        if class_halo(sample, d, halo):
+            continue
         halo.low[d] = -floor_div((axis.kernel - 1) * axis.dilation - axis.before, axis.stride)
         halo.extra[d] = max(<int64_t>0, floor_div(axis.phases - 1 + axis.before, axis.stride) - halo.low[d])
 
@@ -249,6 +264,8 @@ cdef void phase_halo(const SampleGeometry *sample, const Phase *phase, Halo *hal
     """Find the halo of one phase."""
     cdef int d
     for d in range(3):
+        if class_halo(sample, d, halo):
+            continue
         halo.extra[d] = max(<int64_t>0, phase.axis[d].taps - 1) * sample.axis[d].hop
         halo.low[d] = phase.axis[d].output - halo.extra[d]
 
@@ -263,16 +280,18 @@ cdef void block_under(const Box *tile, const Halo *halo, Box *block) noexcept no
 
 
 cdef int64_t halo_positions(const SampleGeometry *sample, const int64_t *extent, int64_t limit) noexcept nogil:
-    """Count the positions of one sample's block under a tile with these extents, in any phase; limit + 1 if there are
-    more than the limit."""
+    """Count the positions of one sample's block under a tile with these extents, of all classes, in any phase; limit +
+    1 if there are more than the limit."""
     cdef int64_t sum[3]
+    cdef int64_t classes = source_classes(sample, limit), positions
     cdef Halo halo
     cdef int d
     all_phases_halo(sample, &halo)
     for d in range(3):
         if add_overflows(extent[d], halo.extra[d], &sum[d]):
             return limit + 1
-    return sample_positions(sum, limit)
+    positions = sample_positions(sum, limit)
+    return limit + 1 if positions > limit // classes else positions * classes
 
 
 cdef int64_t tile_phases(const ConvProblem *problem, int64_t pixels, int64_t limit, Tiling *tiling) noexcept nogil:
@@ -290,6 +309,69 @@ cdef int64_t tile_phases(const ConvProblem *problem, int64_t pixels, int64_t lim
 cdef int64_t block_offset(const Box *block, const int64_t *output, const int64_t *low) noexcept nogil:
     """Return the block's position of an output pixel under step 0 of the phase."""
     return ((output[0] - low[0]) * block.extent[1] + output[1] - low[1]) * block.extent[2] + output[2] - low[2]
+
+
+# ---- the source of a block, class by class
+
+cdef int64_t source_classes(const SampleGeometry *sample, int64_t limit) noexcept nogil:
+    """Count the classes of taps that blocks are read by; limit + 1 if there are more than the limit."""
+    cdef int64_t classes[3]
+    cdef int d
+    for d in range(3):
+        classes[d] = sample.source[d].classes
+    return sample_positions(classes, limit)
+
+
+cdef int64_t block_classes(const SampleGeometry *sample) noexcept nogil:
+    """Count the classes of taps that blocks are read by."""
+    return sample.source[0].classes * sample.source[1].classes * sample.source[2].classes
+
+
+cdef void source_box(const SampleGeometry *sample, const Box *block, int64_t number, Box *box) noexcept nogil:
+    """Make the box of pixels that the positions of a block are, in the class of that number."""
+    cdef const SourceAxis *source
+    cdef int d
+    box[0] = block[0]
+    for d in range(2, -1, -1):
+        source = &sample.source[d]
+        box.first[d] = block.first[d] * source.step + number % source.classes * sample.axis[d].dilation - source.before
+        box.step[d] = source.step
+        number //= source.classes
+
+
+cdef void source_span(const SampleGeometry *sample, const Box *block, Box *box) noexcept nogil:
+    """Make the box of pixels, side by side, that holds those of all classes, or nearly."""
+    cdef int d
+    source_box(sample, block, 0, box)
+    for d in range(3):
+        box.extent[d] *= box.step[d]
+        box.step[d] = 1
+
+
+cdef void source_pixel(const SampleGeometry *sample, const int64_t *position, const int64_t *k,
+                       int64_t *pixel) noexcept nogil:
+    """Write the pixel that a position is in the class of tap k."""
+    cdef const SourceAxis *source
+    cdef int d
+    for d in range(3):
+        source = &sample.source[d]
+        pixel[d] = position[d] * source.step + k[d] % source.classes * sample.axis[d].dilation - source.before
+
+
+cdef int64_t tap_class(const SampleGeometry *sample, const int64_t *k) noexcept nogil:
+    """Return the number of the class of tap k."""
+    cdef int64_t number = 0
+    cdef int d
+    for d in range(3):
+        number = number * sample.source[d].classes + k[d] % sample.source[d].classes
+    return number
+
+
+cdef int64_t tap_place(const SampleGeometry *sample, const Box *block, const int64_t *output, const int64_t *k,
+                       const int64_t *low) noexcept nogil:
+    """Return the position of an output pixel under step 0 of the phase in a block of all classes, one after the other:
+    that of the class of tap k."""
+    return tap_class(sample, k) * box_positions(block) + block_offset(block, output, low)
 
 
 # ---- classes of taps, for grad_weight

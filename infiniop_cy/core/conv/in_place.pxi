@@ -212,7 +212,10 @@ cdef void put_rows(const ConvRun *run, const InputTile *t, BatchReduce *steps, i
     for p in range(t.panels):
         weight = weight_panel(sample, weights, shared_piece(run, INPUT_WEIGHTS), t.sums.group, t.panel_from + p, 0) \
             + t.phase.first_packed * steps.depth * columns * item
-        steps.columns = t.sums.channels - p * columns
+        steps.columns = min(columns, t.sums.channels - p * columns)
+        if steps.bias != NULL:
+            load_output_bias(run.problem, t.sums.group * sample.cin + t.sums.ci_from + p * columns, steps.columns,
+                             <char *>steps.bias)
         i = 0
         while i < rows:
             i = min(i, rows - tile.rows)
@@ -235,6 +238,9 @@ cdef void sum_rows(const ConvRun *run, const InputTile *t, BatchReduce *steps, i
         multiply_panels(run, &some, steps, co, 0, prefetch)
         co += run.order.channels
         some.block += run.order.channels * sample.item
+    some.tile.samples = some.tile.extent[0] = some.tile.extent[1] = 1
+    some.tile.extent[2] = rows
+    add_output_bias(run.problem, &some.sums, &some.tile, False)
     save_pixels(run.problem, t.sums.data, t.sums.pixel_pitch, rows, t.sums.channels, to, to_step, sample.item,
                 t.staging)
 
@@ -253,7 +259,9 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     cdef int64_t calls = t.panels * ceil_div(chunk, rows) * ceil_div(sample.cout, run.order.channels)
     cdef int64_t end = first + pixels, n
     cdef bint put = sample.cout <= run.order.channels
+    cdef double bias[BIAS_STAGED]
     part.count, part.depth = 1, sample.cout
+    part.bias = <const void *>bias if has_output_bias(run.problem) else NULL
     t.a_offset[0] = t.b_offset[0] = 0
     while first < end and not is_stopped(run):
         n = min(chunk, end - first)

@@ -104,17 +104,22 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
     blocking.tasks = tasks
 
 
-cdef bint stage_chunk(const ConvRun *run, const char *source, int64_t tap, int64_t taps, int64_t cos, int64_t cis,
-                      char *staged) noexcept nogil:
+cdef bint stage_chunk(const ConvRun *run, const char *panel, int64_t co_from, int64_t tap, int64_t taps, int64_t cos,
+                      int64_t cis, char *staged) noexcept nogil:
     """Copy some taps of a chunk of co by a panel of ci as [co][tap][ci], with zeros where there are none; return
     whether there were float32 numbers out of bounds."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
     cdef int64_t item = itemsize_of(sample.dtype), row = AMX_SIDE * item, co, i
     cdef bint in_line = taps > 1 and taps_in_line(sample, w), outside_bounds = False
+    cdef const char *source
     if cos < AMX_STEPS or cis < AMX_SIDE:
         memset(staged, 0, AMX_STEPS * taps * row)
+    if w.n == taps * item and taps == sample.taps and sample.folded == 1 and (taps == 1 or in_line):
+        kernels.transpose[sample.dtype](panel + co_from * w.n, w.channel, staged, row, cos * taps, cis)
+        return weights_outside(run, staged, cos * taps * AMX_SIDE)
     for co in range(cos):
+        source = panel + weight_row(sample, w, co_from + co)
         if in_line:
             kernels.transpose[sample.dtype](source + tap * item, w.channel, staged, row, taps, cis)
         else:
@@ -122,7 +127,6 @@ cdef bint stage_chunk(const ConvRun *run, const char *source, int64_t tap, int64
                 kernels.convert[sample.dtype][sample.dtype](source + tap_offset(sample, w, tap + i), w.channel,
                                                             staged + i * row, item, cis)
         outside_bounds |= weights_outside(run, staged, taps * AMX_SIDE)
-        source += w.n
         staged += taps * row
     return outside_bounds
 
@@ -137,14 +141,14 @@ cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) n
     cdef int64_t chunk = number % chunks, panel = number // chunks % own.panels, group = number // chunks // own.panels
     cdef int64_t cis = min(<int64_t>AMX_SIDE, sample.cin - panel * AMX_SIDE)
     cdef int64_t cos = min(<int64_t>AMX_STEPS, sample.cout - chunk * AMX_STEPS), halves = ceil_div(cis, AMX_HALF)
-    cdef const char *source = w.data + (group * sample.cout + chunk * AMX_STEPS) * w.n + panel * AMX_SIDE * w.channel
+    cdef const char *source = w.data + group * w.group + panel * AMX_SIDE * w.channel
     cdef char *to = shared_piece(run, AMX_WEIGHTS) + (group * own.panels + panel) * amx_panel_bytes(sample) \
         + chunk * sample.taps * amx_step_bytes(sample)
     cdef char *staged = local_piece(run, AMX_PREPARED, scratch)
     cdef bint found = False
     while tap < sample.taps:
         taps = min(<int64_t>AMX_STAGED_TAPS, sample.taps - tap)
-        found |= stage_chunk(run, source, tap, taps, cos, cis, staged)
+        found |= stage_chunk(run, source, chunk * AMX_STEPS, tap, taps, cos, cis, staged)
         for i in range(taps):
             for half in range(halves):
                 found |= put_weights(run, staged + (i * AMX_SIDE + half * AMX_HALF) * item, taps * AMX_SIDE * item,
@@ -172,7 +176,8 @@ cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, int64_t pos
         phase_tap(sample, phase, tap, output, k)
         for i in range(chunks):
             at = i * phase.tap_count + tap
-            steps.a_offset[at] = (i * sample.parts * own.positions + block_offset(block, output, halo.low)) * AMX_LINE
+            steps.a_offset[at] = (i * sample.parts * own.positions + tap_place(sample, block, output, k, halo.low)) \
+                * AMX_LINE
             steps.b_offset[at] = ((co // AMX_STEPS + i) * sample.taps + phase.first_packed + tap) \
                 * amx_step_bytes(sample)
     for p in range(panels):
@@ -201,7 +206,9 @@ cdef void save_phase_amx(const ConvRun *run, const Phase *phase, const Box *part
             add_nonfinite_weights(run.problem, phase, part, &sums)
         if nonfinite_output:
             add_nonfinite_outputs(run.problem, phase, part, &sums)
-        if not by_pixels:
+        if by_pixels:
+            add_output_bias(run.problem, &sums, part, run.sample.dtype == DTYPE_BF16)
+        else:
             save_positions(run.problem, phase, part, &sums, local_piece(run, AMX_STAGING, scratch))
     if by_pixels:
         sums.data, sums.ci_from = local_piece(run, AMX_SUMMED, scratch), panel_from * AMX_SIDE
@@ -237,7 +244,7 @@ cdef void input_amx_task(const ConvRun *run, int64_t number, char *scratch) noex
         co = 0
         while phase.tap_count and co < sample.cout and not is_stopped(run):
             if packed != co:
-                nonfinite |= pack_amx_pixels(run, &block, group * sample.cout + co,
+                nonfinite |= pack_amx_pixels(run, &block, group, co,
                                              min(run.order.channels, sample.cout - co),
                                              local_piece(run, AMX_OUTPUT, scratch), own.positions,
                                              local_piece(run, AMX_STAGING, scratch))

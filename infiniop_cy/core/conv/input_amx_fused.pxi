@@ -135,7 +135,7 @@ cdef bint prepare_input_amx_fused(const ConvRun *run, int64_t number, char *scra
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
     cdef int64_t chunks = amx_chunks(sample), chunk = number % chunks, group = number // chunks, tap, half
     cdef int64_t cos = min(<int64_t>AMX_STEPS, sample.cout - chunk * AMX_STEPS), item = itemsize_of(sample.dtype)
-    cdef const char *source = w.data + (group * sample.cout + chunk * AMX_STEPS) * w.n
+    cdef const char *source = w.data + group * w.group + chunk * AMX_STEPS * w.n
     cdef char *to = shared_piece(run, FUSED_WEIGHTS) + number * run.order.taps * amx_step_bytes(sample)
     cdef char *staged = local_piece(run, FUSED_PREPARED, scratch)
     cdef bint found = False
@@ -179,7 +179,7 @@ cdef bint pack_finite_pixels(const ConvRun *run, const Box *block, int64_t group
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmxFused *own = <const InputAmxFused *>run.blocking.own
     cdef char *output = local_piece(run, FUSED_OUTPUT, scratch)
-    cdef bint nonfinite = pack_amx_pixels(run, block, group * sample.cout, sample.cout, output, own.positions,
+    cdef bint nonfinite = pack_amx_pixels(run, block, group, 0, sample.cout, output, own.positions,
                                           local_piece(run, FUSED_STAGING, scratch))
     cdef int64_t chunk
     for chunk in range(amx_chunks(sample) if sample.parts == 1 else 0):

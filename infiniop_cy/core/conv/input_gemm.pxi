@@ -60,18 +60,36 @@ cdef void plan_input_prefetch(const ConvRun *run, const InputTile *t, const Halo
     cdef int64_t size[3]
     cdef Box next
     cdef int d
+    no_prefetch(prefetch)
+    if sample.folded > 1:
+        return
     output_size(sample, size)
     if co + channels < sample.cout:
-        plan_prefetch(run.problem, size, block, t.sums.group * sample.cout + co + channels,
+        source_span(sample, block, &next)
+        plan_prefetch(run.problem, size, &next, t.sums.group * sample.cout + co + channels,
                       min(channels, sample.cout - co - channels), calls, prefetch)
         return
-    no_prefetch(prefetch)
     cdef int64_t grid[3]
     for d in range(3):
         grid[d] = t.phase.axis[d].size
     if nth_tile(&own.tiling, run.problem.batch, grid, t.number + 1, &next):
         block_under(&next, halo, &next)
+        source_span(sample, &next, &next)
         plan_prefetch(run.problem, size, &next, t.sums.group * sample.cout, min(channels, sample.cout), calls, prefetch)
+
+
+cdef void pack_tile_block(const ConvRun *run, const InputTile *t, const Box *block, int64_t co,
+                          int64_t count) noexcept nogil:
+    """Pack the block of a panel of co, class after class of the taps that read it."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
+    cdef int64_t pitch = block_pitch(sample, run.order), number
+    cdef Box box
+    for number in range(block_classes(sample)):
+        source_box(sample, block, number, &box)
+        pack_folded_channels(run.problem, &box, t.sums.group, co, count,
+                             t.block + number * box_positions(block) * pitch * own_step(run), pitch,
+                             own.weights.ci.vnni, t.staging, t.place)
 
 
 cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
@@ -80,7 +98,6 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef int64_t pitch = block_pitch(sample, run.order), co = 0, count, tap, s
-    cdef int64_t size[3]
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
@@ -93,11 +110,10 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
     cdef BatchReduce steps
     if not begin_input_tile(run, number, scratch, &t):
         return
-    output_size(sample, size)
     phase_halo(sample, &t.phase, &halo)
     block_under(&t.tile, &halo, &block)
     begin_steps(run, &t, &steps)
-    in_place = output_lies_ready(run.problem, &block)
+    in_place = block_classes(sample) == 1 and sample.folded == 1 and output_lies_ready(run.problem, &block)
     if in_place:
         lead_through_output(run, &t, &block, &steps)
         if both_lie_by_pixels(run, &t):
@@ -110,8 +126,7 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
         count = min(run.order.channels, sample.cout - co)
         steps.depth = ceil_div(count, 2) if own.weights.ci.vnni else count
         if not in_place:
-            pack_channels(run.problem, g, size, &block, t.sums.group * sample.cout + co, count, t.block, pitch,
-                          own.weights.ci.vnni, t.staging, t.place)
+            pack_tile_block(run, &t, &block, co, count)
         plan_input_prefetch(run, &t, &halo, &block, co, &prefetch)
         tap = 0
         while tap < t.phase.tap_count and not is_stopped(run):
@@ -123,7 +138,7 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
                         output[d] -= halo.low[d]
                     t.a_offset[s] = elements_to(sample, g, output)
                 else:
-                    t.a_offset[s] = block_offset(&block, output, halo.low) * pitch
+                    t.a_offset[s] = tap_place(sample, &block, output, k, halo.low) * pitch
                 t.b_offset[s] = s * steps.depth * own.weights.ci.columns
             multiply_panels(run, &t, &steps, co, tap, &prefetch)
             tap += run.order.taps

@@ -137,7 +137,7 @@ cdef void multiply_phase(const ConvRun *run, const Phase *phase, int64_t group, 
         for s in range(steps.count):
             phase_tap(sample, phase, tap + s, output, k)
             a_offset[s] = s * depth * columns * units
-            b_offset[s] = block_offset(block, output, halo.low)
+            b_offset[s] = tap_place(sample, block, output, k, halo.low)
         at = 0
         while at < positions:
             for p in range(own.weights.ci.count):
@@ -148,24 +148,30 @@ cdef void multiply_phase(const ConvRun *run, const Phase *phase, int64_t group, 
         tap += run.order.taps
 
 
-cdef void pack_output_planes(const ConvRun *run, const Box *block, int64_t channel, int64_t channels,
+cdef void pack_output_planes(const ConvRun *run, const Box *block, int64_t group, int64_t co, int64_t channels,
                              char *scratch) noexcept nogil:
-    """Pack a block of grad_output as [co][position], or by pairs of co. Zeros come after the positions, as far as
-    register tiles read: what memory held might be subnormal, which takes long to multiply."""
+    """Pack a block of grad_output for some co of a group as [co][position], or by pairs of co. Zeros come after the
+    positions, as far as register tiles read: what memory held might be subnormal, which takes long to multiply."""
     cdef const InputPixels *own = <const InputPixels *>run.blocking.own
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef int64_t size[3]
-    cdef int64_t rows = ceil_div(channels, 2) if own.weights.ci.vnni else channels, used = box_positions(block), c
+    cdef int64_t rows = ceil_div(channels, 2) if own.weights.ci.vnni else channels, c, number
+    cdef int64_t plane = box_positions(block), used = plane * block_classes(run.sample)
     cdef int64_t width = pixels_tile(run.sample).vectors * run.sample.lanes, item = run.sample.item
     cdef char *to = local_piece(run, LANE_BLOCK, scratch)
+    cdef Box box
     output_size(run.sample, size)
     for c in range(rows):
         memset(to + (c * own.plane + used) * item, 0, min(width, own.plane - used) * item)
     memset(to + rows * own.plane * item, 0, width * item)
-    if own.weights.ci.vnni:
-        pack_vnni_planes(g, size, block, channel, channels, to, own.plane, local_piece(run, LANE_STAGING, scratch))
-    else:
-        pack_planes(run.sample.dtype, run.sample.compute, g, size, block, channel, channels, to, own.plane)
+    for number in range(block_classes(run.sample)):
+        source_box(run.sample, block, number, &box)
+        if own.weights.ci.vnni:
+            pack_vnni_planes(g, size, &box, group * run.sample.cout + co, channels, to, own.plane,
+                             local_piece(run, LANE_STAGING, scratch))
+        else:
+            pack_folded_planes(run.problem, &box, group, co, channels, to, own.plane)
+        to += plane * item
 
 
 cdef void input_pixels_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
@@ -188,7 +194,7 @@ cdef void input_pixels_task(const ConvRun *run, int64_t number, char *scratch) n
     memset(all_sums, 0, phases * phase_bytes)
     while co < sample.cout:
         count = min(run.order.channels, sample.cout - co)
-        pack_output_planes(run, &block, group * sample.cout + co, count, scratch)
+        pack_output_planes(run, &block, group, co, count, scratch)
         for p in range(phases):
             make_phase(sample, p, &phase)
             if phase_part(&phase, &tile, &part):

@@ -27,16 +27,22 @@ cdef void block_input_taps(const ConvProblem *problem, const SumOrder *order, in
     book_input_tiles(problem, order, tiling_pixels(&own.tiling) + 1, own, blocking)
 
 
-cdef bint part_that_meets(const SampleGeometry *sample, const Box *tile, const int64_t *output,
+cdef bint part_that_meets(const SampleGeometry *sample, const Box *tile, const int64_t *output, const int64_t *k,
                           Box *part) noexcept nogil:
-    """Cut from a tile the pixels that meet only padding under a tap; return whether any are left. output: what the
+    """Cut from a tile the pixels that meet only padding under tap k; return whether any are left. output: what the
     phase's first pixel meets."""
-    cdef int64_t first, last
+    cdef const SourceAxis *source
+    cdef int64_t first, last, before
     cdef int d
     part[0] = tile[0]
     for d in range(3):
-        first = max(tile.first[d], -output[d])
-        last = min(tile.first[d] + tile.extent[d], sample.axis[d].size_out - output[d])
+        source = &sample.source[d]
+        if d == 2 and sample.folded > 1:  # taps of several positions
+            continue
+        before = source.before - k[d] % source.classes * sample.axis[d].dilation
+        first = max(tile.first[d], -floor_div(-before, source.step) - output[d])
+        last = min(tile.first[d] + tile.extent[d],
+                   floor_div(sample.axis[d].size_out - 1 + before, source.step) + 1 - output[d])
         if last <= first:
             return False
         part.first[d], part.extent[d] = first, last - first
@@ -85,17 +91,15 @@ cdef void input_taps_task(const ConvRun *run, int64_t number, char *scratch) noe
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef int64_t pitch = block_pitch(sample, run.order), co = 0, count, tap
-    cdef int64_t size[3]
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef InputTile t
-    cdef Box part, block
+    cdef Box part, block, box
     cdef BatchReduce steps
     cdef int d
     if not begin_input_tile(run, number, scratch, &t):
         return
     clear_input_sums(run, &t)
-    output_size(sample, size)
     begin_steps(run, &t, &steps)
     steps.count, t.a_offset[0], t.b_offset[0] = 1, 0, 0
     while co < sample.cout:
@@ -103,14 +107,14 @@ cdef void input_taps_task(const ConvRun *run, int64_t number, char *scratch) noe
         steps.depth = ceil_div(count, 2) if own.weights.ci.vnni else count
         for tap in range(t.phase.tap_count):
             phase_tap(sample, &t.phase, tap, output, k)
-            if not part_that_meets(sample, &t.tile, output, &part):
+            if not part_that_meets(sample, &t.tile, output, k, &part):
                 continue
             block = part
             for d in range(3):
                 block.first[d] += output[d]
-            pack_channels(run.problem, &run.problem.view[CONV_GRAD_OUTPUT], size, &block,
-                          t.sums.group * sample.cout + co, count, t.block, pitch, own.weights.ci.vnni, t.staging,
-                          t.place)
+            source_box(sample, &block, tap_class(sample, k), &box)
+            pack_folded_channels(run.problem, &box, t.sums.group, co, count, t.block, pitch, own.weights.ci.vnni,
+                                 t.staging, t.place)
             multiply_part(run, &t, &steps, co, tap, &part)
         co += run.order.channels
     end_input_tile(run, &t)

@@ -31,6 +31,31 @@ cdef bint replace_nonfinite_values(const SampleGeometry *sample, char *values, i
     return replace_nonfinite(<float *>values, n)
 
 
+cdef double load_weight(const ConvProblem *problem, int64_t group, int64_t co, int64_t ci,
+                        const int64_t *k) noexcept nogil:
+    """Load one weight of a group."""
+    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
+    return load_one(problem, w.data + group * w.group + weight_row(&problem.sample, w, co) + ci * w.channel
+                    + k[0] * w.space[0] + k[1] * w.space[1] + k[2] * w.space[2])
+
+
+cdef bint load_source(const ConvProblem *problem, int64_t n, int64_t group, int64_t co, const int64_t *position,
+                      const int64_t *k, double *value) noexcept nogil:
+    """Load what a position of a block holds in the class of tap k; return False where it is padding."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t size[3]
+    cdef int64_t pixel[3]
+    cdef FoldedRun run
+    output_size(sample, size)
+    folded_run(sample, group, co, 1, &run)
+    source_pixel(sample, position, k, pixel)
+    pixel[2] += run.shift
+    if not is_inside(pixel, size):
+        return False
+    value[0] = load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], n, run.channel, pixel)
+    return True
+
+
 # Sums of grad_input: those of a pixel of the tile, for channels ci_from to ci_from + channels of a group. The pixels
 # are laid out as the positions of a block with these extents.
 ctypedef struct InputSums:
@@ -48,30 +73,27 @@ cdef inline char *sum_of_pixel(const ConvProblem *problem, const InputSums *sums
 
 
 cdef void add_tap_products(const ConvProblem *problem, const Box *tile, int64_t co, int64_t ci, const int64_t *output,
-                           double weight, const InputSums *sums) noexcept nogil:
+                           const int64_t *k, double weight, const InputSums *sums) noexcept nogil:
     """Add the products of one weight with the output pixels that a tile's pixels meet under its tap."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t n, z, y, x
     cdef int64_t o[3]
-    cdef int64_t size[3]
-    output_size(sample, size)
+    cdef double value
     for n in range(tile.samples):
         for z in range(tile.extent[0]):
             for y in range(tile.extent[1]):
                 for x in range(tile.extent[2]):
                     o[0], o[1] = tile.first[0] + z + output[0], tile.first[1] + y + output[1]
                     o[2] = tile.first[2] + x + output[2]
-                    if is_inside(o, size):
+                    if load_source(problem, tile.n + n, sums.group, co, o, k, &value):
                         add_one(sample, sum_of_pixel(problem, sums, n, z, y, x) + ci * sums.ci_pitch * sample.item,
-                                weight * load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], tile.n + n,
-                                                    sums.group * sample.cout + co, o))
+                                weight * value)
 
 
 cdef void add_nonfinite_weights(const ConvProblem *problem, const Phase *phase, const Box *tile,
                                 const InputSums *sums) noexcept nogil:
     """Add the products of inf and NaN weights to the sums of a phase's tile."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef int64_t tap, co, ci
     cdef int64_t output[3]
     cdef int64_t k[3]
@@ -80,15 +102,15 @@ cdef void add_nonfinite_weights(const ConvProblem *problem, const Phase *phase, 
         phase_tap(sample, phase, tap, output, k)
         for co in range(sample.cout):
             for ci in range(sums.channels):
-                weight = load_pixel(problem, w, sums.group * sample.cout + co, sums.ci_from + ci, k)
+                weight = load_weight(problem, sums.group, co, sums.ci_from + ci, k)
                 if is_nonfinite(weight):
-                    add_tap_products(problem, tile, co, ci, output, weight, sums)
+                    add_tap_products(problem, tile, co, ci, output, k, weight, sums)
 
 
-cdef void add_pixel_products(const ConvProblem *problem, const Phase *phase, const Box *tile, int64_t n, int64_t co,
-                             const int64_t *o, double value, const InputSums *sums) noexcept nogil:
-    """Add the products of one value of grad_output with the weights of the taps that lead from it to a tile's
-    pixels."""
+cdef void add_value_products(const ConvProblem *problem, const Phase *phase, const Box *tile, int64_t n, int64_t co,
+                             int64_t number, const int64_t *o, double value, const InputSums *sums) noexcept nogil:
+    """Add the products of one value of grad_output, at position o of the class of that number, with the weights of the
+    taps that lead from it to a tile's pixels."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t tap, ci
     cdef int64_t output[3]
@@ -99,39 +121,37 @@ cdef void add_pixel_products(const ConvProblem *problem, const Phase *phase, con
         phase_tap(sample, phase, tap, output, k)
         for d in range(3):
             at[d] = o[d] - output[d] - tile.first[d]
-        if not is_inside(at, tile.extent):
+        if tap_class(sample, k) != number or not is_inside(at, tile.extent):
             continue
         for ci in range(sums.channels):
             add_one(sample, sum_of_pixel(problem, sums, n, at[0], at[1], at[2]) + ci * sums.ci_pitch * sample.item,
-                    value * load_pixel(problem, &problem.view[CONV_WEIGHT], sums.group * sample.cout + co,
-                                       sums.ci_from + ci, k))
+                    value * load_weight(problem, sums.group, co, sums.ci_from + ci, k))
 
 
 cdef void add_nonfinite_outputs(const ConvProblem *problem, const Phase *phase, const Box *tile,
                                 const InputSums *sums) noexcept nogil:
     """Add the products of inf and NaN in grad_output to the sums of a phase's tile."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef int64_t n, co, z, y, x
-    cdef int64_t size[3]
+    cdef int64_t number, n, co, z, y, x
     cdef int64_t o[3]
+    cdef int64_t k[3]
     cdef double value
     cdef Box block
     cdef Halo halo
-    output_size(sample, size)
     phase_halo(sample, phase, &halo)
     block_under(tile, &halo, &block)
-    for n in range(tile.samples):
-        for co in range(sample.cout):
-            for z in range(block.extent[0]):
-                for y in range(block.extent[1]):
-                    for x in range(block.extent[2]):
-                        o[0], o[1], o[2] = block.first[0] + z, block.first[1] + y, block.first[2] + x
-                        if not is_inside(o, size):
-                            continue
-                        value = load_pixel(problem, &problem.view[CONV_GRAD_OUTPUT], tile.n + n,
-                                           sums.group * sample.cout + co, o)
-                        if is_nonfinite(value):
-                            add_pixel_products(problem, phase, tile, n, co, o, value, sums)
+    for number in range(block_classes(sample)):
+        k[0] = number // (sample.source[1].classes * sample.source[2].classes)
+        k[1], k[2] = number // sample.source[2].classes % sample.source[1].classes, number % sample.source[2].classes
+        for n in range(tile.samples):
+            for co in range(sample.cout):
+                for z in range(block.extent[0]):
+                    for y in range(block.extent[1]):
+                        for x in range(block.extent[2]):
+                            o[0], o[1], o[2] = block.first[0] + z, block.first[1] + y, block.first[2] + x
+                            if load_source(problem, tile.n + n, sums.group, co, o, k, &value) \
+                                    and is_nonfinite(value):
+                                add_value_products(problem, phase, tile, n, co, number, o, value, sums)
 
 
 # Sums of grad_weight: those of (co, tap) for output channels co_from to co_from + cos of a group.

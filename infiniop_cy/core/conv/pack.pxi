@@ -321,6 +321,77 @@ cdef void pack_channels(const ConvProblem *problem, const ConvView *view, const 
         first += count
 
 
+cdef void stage_folded_row(const ConvProblem *problem, const Box *box, int64_t n, int64_t z, int64_t y, int64_t group,
+                           int64_t co, int64_t channels, ConvertKernel load, int64_t item,
+                           char *staging) noexcept nogil:
+    """Stage one row of a box, of at most STAGE_PIXELS positions, for some co of which taps are some, as
+    [co][STAGE_ROW], each between the zeros of its padding."""
+    cdef const ConvView *view = &problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t size[3]
+    cdef int64_t c, width = box.extent[2]
+    cdef RowPart part
+    cdef FoldedRun run
+    cdef Box shifted = box[0]
+    output_size(&problem.sample, size)
+    for c in range(channels):
+        folded_run(&problem.sample, group, co + c, 1, &run)
+        shifted.first[2] = box.first[2] + run.shift
+        part = row_part(view, size, size[2], &shifted, n, z, y)
+        memset(staging, 0, part.skip * item)
+        if part.inside:
+            load(part.source + run.channel * view.channel, box.step[2] * view.space[2], staging + part.skip * item,
+                 item, part.inside)
+        memset(staging + (part.skip + part.inside) * item, 0, (width - part.skip - part.inside) * item)
+        staging += STAGE_ROW * item
+
+
+cdef void pack_folded_channels(const ConvProblem *problem, const Box *box, int64_t group, int64_t co, int64_t count,
+                               char *to, int64_t pitch, bint vnni, char *stage, int64_t *place) noexcept nogil:
+    """Pack a box of grad_output for some co of a group as pack_channels does; where taps are folded, row by row."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t size[3]
+    cdef int64_t x = 0, c, many, row, i, planes = box.extent[0] * box.extent[1]
+    cdef Box piece = box[0]
+    output_size(sample, size)
+    if sample.folded == 1:
+        pack_channels(problem, &problem.view[CONV_GRAD_OUTPUT], size, box, group * sample.cout + co, count, to, pitch,
+                      vnni, stage, place)
+        return
+    for i in range(min(<int64_t>STAGE_PIXELS, box.extent[2])):
+        place[i] = i * pitch * sample.item
+    while x < box.extent[2]:
+        piece.first[2], piece.extent[2] = box.first[2] + x * box.step[2], min(<int64_t>STAGE_PIXELS, box.extent[2] - x)
+        for row in range(box.samples * planes):
+            c = 0
+            while c < count:
+                many = min(sample.lanes, count - c)
+                stage_folded_row(problem, &piece, row // planes, row % planes // box.extent[1], row % box.extent[1],
+                                 group, co + c, many, problem.load, sample.item, stage)
+                kernels.transpose_to[sample.compute](
+                    stage, STAGE_ROW * sample.item, to + ((row * box.extent[2] + x) * pitch + c) * sample.item, place,
+                    piece.extent[2], many)
+                c += sample.lanes
+        x += STAGE_PIXELS
+
+
+cdef void pack_folded_planes(const ConvProblem *problem, const Box *box, int64_t group, int64_t co, int64_t count,
+                             char *to, int64_t plane) noexcept nogil:
+    """Pack a box of grad_output for some co of a group as pack_planes does, tap after tap where these are folded."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t done = 0
+    cdef int64_t size[3]
+    cdef FoldedRun run
+    cdef Box shifted
+    output_size(sample, size)
+    while done < count:
+        folded_run(sample, group, co + done, count - done, &run)
+        shifted = box[0]
+        shifted.first[2] += run.shift
+        pack_planes(sample.dtype, sample.compute, &problem.view[CONV_GRAD_OUTPUT], size, &shifted, run.channel,
+                    run.channels, to + done * plane * sample.item, plane)
+        done += run.channels
+
+
 cdef void pack_vnni_pixels(const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
                            int64_t channels, char *to, int64_t columns, char *stage) noexcept nogil:
     """Pack rows of bfloat16 inside the tensor as [pair of pixels][columns]; a zero makes odd rows even."""

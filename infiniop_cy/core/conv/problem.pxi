@@ -53,11 +53,21 @@ ctypedef struct ConvSpec:
     bint accumulate
 
 
-# A tensor as (n, channel, three spatial axes): byte strides. For weights n is co and channel is ci.
+# A tensor as (n, channel, three spatial axes): byte strides. For weights n is co and channel is ci, of one group.
 ctypedef struct ConvView:
     char *data
     int64_t n, channel
     int64_t space[3]
+    int64_t group                 # of weights: from group to group
+
+
+# How the block of pixels that taps read is taken from its tensor along an axis. The output of a convolution with a
+# stride reads its input by classes of taps, k % classes, each a block of pixels `step` apart (forward.pxi); all else
+# reads one block of neighbours.
+ctypedef struct SourceAxis:
+    int64_t classes, step
+    int64_t hop                   # positions from tap to tap of a class
+    int64_t before                # pixels of padding before position 0 of the first class
 
 
 # All that may decide the order of a sum: one sample's shapes, the dtype and the instruction set. There is no batch in
@@ -67,6 +77,9 @@ ctypedef struct SampleGeometry:
     int64_t item                  # bytes of the compute type
     int64_t groups, cin, cout     # channels of one group
     ConvAxis axis[3]
+    SourceAxis source[3]
+    bint forward                  # the output's problem, as that of a grad_input (forward.pxi)
+    int64_t folded, fold_step     # taps along the last axis that count as channels, and pixels from one to the next
     int64_t pixels_in, pixels_out, taps
     int64_t lanes                 # elements of the compute type in a vector
     bint dot2                     # bfloat16 by AVX512_BF16, two products an instruction
@@ -83,6 +96,7 @@ ctypedef struct TrimmedTaps:
 ctypedef struct ConvProblem:
     SampleGeometry sample
     TrimmedTaps trimmed           # the sample's geometry is that of what is left
+    int64_t input_shift           # of an output's problem: bytes to the first pixel of the input that any tap meets
     int64_t batch
     bint accumulate
     bint stream                   # grad_input goes past the caches, as far as an algorithm can
@@ -161,28 +175,35 @@ cdef int check_conv_space(const ConvSpec *spec, Tensor **tensors, int nd, Failur
             return fail(failure, Rule.TOO_LARGE, CONV_PADDING)
         if padded < span:
             return fail(failure, Rule.KERNEL_TOO_LARGE, CONV_WEIGHT, CONV_INPUT, 2 + d, span, padded)
-        if check_axis(tensors[CONV_GRAD_OUTPUT], CONV_GRAD_OUTPUT, 2 + d, (padded - span) // spec.stride[d] + 1,
-                      CONV_INPUT, failure):
+        if tensors[CONV_GRAD_OUTPUT] != NULL and check_axis(
+                tensors[CONV_GRAD_OUTPUT], CONV_GRAD_OUTPUT, 2 + d, output_length(spec, tensors, d), CONV_INPUT,
+                failure):
             return failure.rule
     return Rule.PASSED
 
 
+cdef int64_t output_length(const ConvSpec *spec, Tensor **tensors, int d) noexcept nogil:
+    """Count the output pixels along a spatial axis that fits."""
+    return (tensors[CONV_INPUT].shape[2 + d] + spec.before[d] + spec.after[d]
+            - (spec.dilation[d] * (tensors[CONV_WEIGHT].shape[2 + d] - 1) + 1)) // spec.stride[d] + 1
+
+
 cdef int check_conv(const ConvSpec *spec, Tensor **tensors, Failure *failure) noexcept nogil:
-    """Check all rules on shapes, dtypes and parameters. tensors[CONV_...]; bias and the gradients may be NULL."""
+    """Check all rules on shapes, dtypes and parameters. tensors[CONV_...]; all but input and weight may be NULL."""
     cdef const Tensor *grad_output = tensors[CONV_GRAD_OUTPUT]
     cdef const Tensor *input = tensors[CONV_INPUT]
     cdef const Tensor *weight = tensors[CONV_WEIGHT]
-    cdef int arg, nd = input.ndim - 2
+    cdef int arg, nd = input.ndim - 2, first = CONV_INPUT if grad_output == NULL else CONV_GRAD_OUTPUT
     cdef int64_t size
-    if not is_floating(grad_output.dtype):
-        return fail(failure, Rule.DTYPE_UNSUPPORTED, CONV_GRAD_OUTPUT)
-    for arg in range(1, 3):
-        if tensors[arg].dtype != grad_output.dtype:
+    if not is_floating(tensors[first].dtype):
+        return fail(failure, Rule.DTYPE_UNSUPPORTED, first)
+    for arg in range(first + 1, 3):
+        if tensors[arg].dtype != tensors[first].dtype:
             return fail(failure, Rule.DTYPE_MISMATCH if is_floating(tensors[arg].dtype) else Rule.DTYPE_UNSUPPORTED,
-                        arg, CONV_GRAD_OUTPUT)
+                        arg, first)
     if nd < 1 or nd > 3:
         return fail(failure, Rule.NDIM_UNSUPPORTED, CONV_INPUT, -1, -1, input.ndim)
-    for arg in range(3):
+    for arg in range(first, 3):
         if tensors[arg].ndim != input.ndim:
             return fail(failure, Rule.NDIM_MISMATCH, arg, CONV_INPUT, -1, tensors[arg].ndim, input.ndim)
         if tensor_size(tensors[arg], arg, &size, failure):
@@ -194,8 +215,9 @@ cdef int check_conv(const ConvSpec *spec, Tensor **tensors, Failure *failure) no
     if weight.shape[0] % spec.groups:
         return fail(failure, Rule.GROUPS_DO_NOT_DIVIDE, CONV_WEIGHT, -1, 0, spec.groups, weight.shape[0])
     if check_axis(weight, CONV_WEIGHT, 1, input.shape[1] // spec.groups, CONV_INPUT, failure) \
-            or check_axis(grad_output, CONV_GRAD_OUTPUT, 0, input.shape[0], CONV_INPUT, failure) \
-            or check_axis(grad_output, CONV_GRAD_OUTPUT, 1, weight.shape[0], CONV_WEIGHT, failure) \
+            or (grad_output != NULL
+                and (check_axis(grad_output, CONV_GRAD_OUTPUT, 0, input.shape[0], CONV_INPUT, failure)
+                     or check_axis(grad_output, CONV_GRAD_OUTPUT, 1, weight.shape[0], CONV_WEIGHT, failure))) \
             or check_conv_space(spec, tensors, nd, failure):
         return failure.rule
     if weight.shape[1] > MAX_CHANNELS:
@@ -241,6 +263,7 @@ cdef void sample_geometry(const ConvSpec *spec, Tensor **tensors, SampleGeometry
     sample.groups = spec.groups
     sample.cin = weight.shape[1]
     sample.cout = weight.shape[0] // spec.groups
+    sample.folded = 1
     sample.pixels_in = sample.pixels_out = sample.taps = 1
     for d in range(3):
         e = d - (3 - nd)
@@ -252,9 +275,17 @@ cdef void sample_geometry(const ConvSpec *spec, Tensor **tensors, SampleGeometry
         axis.before = spec.before[e] if e >= 0 else 0
         axis.dilation = spec.dilation[e] if e >= 0 else 1
         conv_axis_derive(axis)
+        sample.source[d].classes = sample.source[d].step = 1
         sample.pixels_in *= axis.size_in
         sample.pixels_out *= axis.size_out
         sample.taps *= axis.kernel
+
+
+cdef bint leaves_caches(const ConvProblem *problem) noexcept nogil:
+    """Say whether the image that is written is so large that it had better go past the caches."""
+    cdef const SampleGeometry *sample = &problem.sample
+    return not problem.accumulate and problem.batch * sample.groups * sample.cin * sample.pixels_in \
+        * itemsize_of(sample.dtype) >= STREAM_GRADIENT
 
 
 cdef void conv_problem(const ConvSpec *spec, Tensor **tensors, ConvProblem *problem) noexcept nogil:
@@ -264,13 +295,13 @@ cdef void conv_problem(const ConvSpec *spec, Tensor **tensors, ConvProblem *prob
     sample_geometry(spec, tensors, &problem.sample)
     problem.batch = tensors[CONV_INPUT].shape[0]
     problem.accumulate = spec.accumulate
-    problem.stream = not spec.accumulate and problem.batch * problem.sample.groups * problem.sample.cin \
-        * problem.sample.pixels_in * itemsize_of(problem.sample.dtype) >= STREAM_GRADIENT
+    problem.stream = leaves_caches(problem)
     problem.load = kernels.convert[problem.sample.dtype][problem.sample.compute]
     problem.save = kernels.convert[problem.sample.compute][problem.sample.dtype]
     for arg in range(CONV_TENSORS):
         if tensors[arg] != NULL:
             conv_view(tensors[arg], &problem.view[arg])
+            problem.view[arg].group = problem.sample.cout * problem.view[arg].n
 
 
 cdef void conv_gradient_tensors(Tensor *tensors) noexcept nogil:

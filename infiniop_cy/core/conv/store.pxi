@@ -79,6 +79,7 @@ cdef void save_tile(const ConvProblem *problem, const Phase *phase, const Box *t
     cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
     cdef int64_t n, z, y, rows = tile.extent[1], pixels = tile.extent[2], step = sample.axis[2].stride * out.space[2]
     cdef const char *at = sums.data
+    add_output_bias(problem, sums, tile, False)
     if tile.extent[2] == sample.axis[2].size_in and out.space[1] * sample.axis[1].stride == tile.extent[2] * step:
         rows, pixels = 1, pixels * rows  # they follow each other: one row
     for n in range(tile.samples):
@@ -145,6 +146,7 @@ cdef void save_positions(const ConvProblem *problem, const Phase *phase, const B
     cdef int64_t rows = tile.extent[1], pixels = tile.extent[2], step = sample.axis[2].stride * out.space[2], n, z, y
     cdef char *at
     cdef char *to
+    add_output_bias(problem, sums, tile, sample.dtype == DTYPE_BF16)
     if sums.extent[2] == pixels and out.space[1] * sample.axis[1].stride == pixels * step:
         rows, pixels = 1, pixels * rows  # they follow each other: one row
     for n in range(tile.samples):
@@ -196,6 +198,7 @@ cdef void save_planes(const ConvProblem *problem, const Phase *phase, const Box 
     cdef int64_t step = sample.axis[2].stride * out.space[2], ci, n, z, y
     cdef bint narrow = of_amx and step == itemsize_of(sample.dtype) and not problem.accumulate
     cdef char *row
+    add_output_bias(problem, sums, tile, False)
     if out.channel == itemsize_of(sample.dtype) and step != out.channel and sums.channels > 1:
         save_planes_across(problem, phase, tile, sums, of_amx, staging)
         return

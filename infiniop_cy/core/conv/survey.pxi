@@ -31,7 +31,7 @@ cdef void sample_loops(const SampleGeometry *sample, const ConvView *view, int t
     cdef int d, at
     cdef bint of_input = tensor == CONV_INPUT
     for d in range(4):
-        n = sample.groups * (sample.cin if of_input else sample.cout)
+        n = sample.groups * (sample.cin if of_input else sample.cout // sample.folded)
         s = view.channel
         if d > 0:
             n, s = sample.axis[d - 1].size_in if of_input else sample.axis[d - 1].size_out, view.space[d - 1]

@@ -92,6 +92,20 @@ cdef void stage_taps(const ConvProblem *problem, const char *source, int64_t tap
     kernels.transpose[sample.compute](raw, taps * item, staged, columns * item, taps, channels)
 
 
+cdef bint stage_rows(const ConvProblem *problem, const char *source, int64_t channels, int64_t count, int64_t columns,
+                     char *to) noexcept nogil:
+    """Load the weights of one tap for `count` co that lie side by side as [co][columns]; return whether they do, and
+    are of the compute type."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
+    if sample.taps > 1 or w.n != sample.item or sample.dtype != sample.compute or sample.folded > 1:
+        return False
+    if channels < columns:
+        memset(to, 0, count * columns * sample.item)
+    kernels.transpose[sample.compute](source, w.channel, to, columns * sample.item, count, channels)
+    return True
+
+
 cdef void join_pairs(const uint32_t *values, int64_t n, bint second, uint32_t *pairs) noexcept nogil:
     """Put widened bfloat16 numbers into the upper halves of the pairs, or (second) add them as the lower ones."""
     cdef int64_t i
@@ -115,6 +129,9 @@ cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *pane
     cdef char *staged
     cdef int64_t place[STAGED_TAPS]
     cdef bint nonfinite = False
+    if stage_rows(problem, w.data + group * w.group + co_from * w.n + panel * columns * w.channel, channels, count,
+                  columns, to):
+        return replace_nonfinite_values(sample, to, count * columns)
     while tap < sample.taps:
         taps = min(<int64_t>STAGED_TAPS, sample.taps - tap)
         for i in range(taps):
@@ -123,8 +140,8 @@ cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *pane
             staged = scratch if taps > 1 or panels.ci.vnni else to + (place[0] + co) * columns * item
             if channels < columns:
                 memset(staged, 0, taps * columns * item)
-            stage_taps(problem, w.data + (group * sample.cout + co_from + co) * w.n + panel * columns * w.channel, tap,
-                       taps, channels, columns, raw, staged)
+            stage_taps(problem, w.data + group * w.group + weight_row(sample, w, co_from + co)
+                       + panel * columns * w.channel, tap, taps, channels, columns, raw, staged)
             nonfinite |= replace_nonfinite_values(sample, staged, taps * columns)
             if staged != scratch:
                 continue

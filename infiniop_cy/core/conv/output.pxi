@@ -1,0 +1,30 @@
+# The output of a convolution, by grad_input's algorithms on the problem with exchanged roles (forward.pxi).
+
+cdef ConvAlgorithm as_output(ConvAlgorithm row, const char *name) noexcept nogil:
+    """Let a row of grad_input compute the output."""
+    row.name, row.gradients = name, FOR_OUTPUT
+    return row
+
+
+cdef ConvAlgorithm output_depthwise() noexcept nogil:
+    return as_output(depthwise(), b"output:depthwise")
+
+
+cdef ConvAlgorithm output_grouped() noexcept nogil:
+    return as_output(grouped(), b"output:grouped")
+
+
+cdef ConvAlgorithm output_amx() noexcept nogil:
+    return as_output(input_amx(), b"output:amx")
+
+
+cdef ConvAlgorithm output_pixels() noexcept nogil:
+    return as_output(input_pixels(), b"output:pixels")
+
+
+cdef ConvAlgorithm output_gemm() noexcept nogil:
+    return as_output(input_gemm(), b"output:gemm")
+
+
+cdef ConvAlgorithm output_taps() noexcept nogil:
+    return as_output(input_taps(), b"output:taps")

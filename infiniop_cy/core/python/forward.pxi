@@ -1,0 +1,124 @@
+# iop.conv(...) for NumPy arrays, and the plans of its descriptors.
+cdef tuple FORWARD_NAMES = ("output", *CONV_NAMES[1:])
+cdef tuple FORWARD_CALL_NAMES = ("out", *CONV_NAMES[1:])
+
+
+cdef dict inputs_of_conv(input, weight, bias, Tensor *storage, Tensor **tensors):
+    """Describe the tensors that an output is computed from; return their arrays by name."""
+    cdef int i
+    named = {}
+    for i in range(CONV_TENSORS):
+        tensors[i] = NULL
+    for i, value in ((CONV_INPUT, input), (CONV_WEIGHT, weight), (CONV_BIAS, bias)):
+        if i < CONV_BIAS or value is not None:
+            named[CONV_NAMES[i]] = input_array(value, "conv", CONV_NAMES[i])
+            fill_tensor(&storage[i], named[CONV_NAMES[i]])
+            tensors[i] = &storage[i]
+    return named
+
+
+def conv(input, weight, bias, tuple stride, tuple padding, tuple dilation, groups, out, num_threads):
+    """Compute a convolution; return out, or a new contiguous array."""
+    cdef str op = "conv"
+    cdef ConvSpec spec
+    cdef ConvPlan plan
+    cdef ConvProblem problem
+    cdef Failure failure
+    cdef Tensor result
+    cdef Tensor storage[CONV_TENSORS]
+    cdef Tensor *tensors[CONV_TENSORS]
+    cdef int d, threads = resolve_threads(num_threads, op)
+    require_stack(op)
+    fill_conv_spec(&spec, stride, padding, dilation, groups, False)
+    named = inputs_of_conv(input, weight, bias, storage, tensors)
+    if out is not None:
+        named["out"] = output_array(out, op, "out")
+    if check_forward(&spec, tensors, &result, &failure):
+        raise error_of(&failure, op, FORWARD_CALL_NAMES, named)
+    if out is None:
+        named["out"] = numpy.empty(tuple([result.shape[d] for d in range(result.ndim)]), named["input"].dtype)
+    fill_tensor(&storage[CONV_GRAD_OUTPUT], named["out"])
+    tensors[CONV_GRAD_OUTPUT] = &storage[CONV_GRAD_OUTPUT]
+    if check_forward_output(tensors, &result, &failure):
+        raise error_of(&failure, op, FORWARD_CALL_NAMES, named)
+    while check_forward_addresses(tensors, &failure):  # NumPy's rule: as if nothing overlapped
+        name = CONV_NAMES[failure.against]
+        named[name] = named[name].copy(order="K")
+        fill_tensor(&storage[failure.against], named[name])
+    conv_problem(&spec, tensors, &problem)
+    if plan_conv(&problem, FOR_OUTPUT, threads, &plan, &failure):
+        raise error_of(&failure, op, FORWARD_CALL_NAMES, named)
+    run_planned(&plan, op, threads)
+    return named["out"]
+
+
+cdef class ForwardPlanObject:
+    """A plan for one forward convolution."""
+    cdef ConvPlan plan
+    cdef Tensor tensors[CONV_TENSORS]
+    cdef bint has_bias
+
+    def __init__(self, output, input, weight, bias, tuple stride, tuple padding, tuple dilation, groups):
+        cdef str op = "conv"
+        cdef ConvSpec spec
+        cdef ConvProblem problem
+        cdef Failure failure
+        cdef Tensor result
+        cdef Tensor *pointers[CONV_TENSORS]
+        cdef int i
+        require_stack(op)
+        named = dict(zip(FORWARD_NAMES, (output, input, weight, bias)))
+        fill_conv_spec(&spec, stride, padding, dilation, groups, False)
+        self.has_bias = bias is not None
+        for i in range(CONV_TENSORS):
+            pointers[i] = NULL
+        for i in range(3 + self.has_bias):
+            self.tensors[i] = required(named[FORWARD_NAMES[i]], op, FORWARD_NAMES[i]).tensor
+            pointers[i] = &self.tensors[i]
+        if check_forward(&spec, pointers, &result, &failure) or check_forward_output(pointers, &result, &failure):
+            raise error_of(&failure, op, FORWARD_NAMES, named)
+        conv_problem(&spec, pointers, &problem)
+        if plan_conv(&problem, FOR_OUTPUT, resolve_threads(None, op), &self.plan, &failure):
+            raise error_of(&failure, op, FORWARD_NAMES, named)
+
+    @property
+    def workspace_size(self):
+        return self.plan.workspace_bytes
+
+    @property
+    def facts(self):
+        """What the plan chose, by name."""
+        return plan_facts(&self.plan)
+
+    def calculate(self, workspace, output, input, weight, bias, stream=0):
+        """Compute the output. stream: not used on the CPU."""
+        cdef str op = "conv"
+        cdef Failure failure
+        cdef ConvProblem bound
+        cdef Interrupt storage
+        cdef Interrupt *interrupt
+        cdef char *data[CONV_TENSORS]
+        cdef char *scratch
+        cdef int i, threads = resolve_threads(None, op)
+        require_stack(op)
+        if bias is not None and not self.has_bias:
+            raise status.BadParam(f"{op}: bias is given, but the descriptor was created without a bias")
+        memset(data, 0, sizeof(data))
+        values = (output, input, weight, bias)
+        for i in range(3 + self.has_bias):
+            data[i] = address_of(values[i], &self.tensors[i], i == CONV_GRAD_OUTPUT, op, FORWARD_NAMES[i])
+        if bind_forward(&self.plan.problem, 0, self.tensors, self.has_bias, data, NULL, &bound, &failure):
+            raise error_of(&failure, op, FORWARD_NAMES, {})
+        size = workspace_bytes(workspace, op)
+        if size is not None and size < self.plan.workspace_bytes:
+            fail(&failure, Rule.WORKSPACE_TOO_SMALL, 0, -1, -1, size, self.plan.workspace_bytes)
+            raise error_of(&failure, op, ("workspace",), {})
+        scratch = <char *>cnp.PyArray_DATA(workspace) if isinstance(workspace, cnp.ndarray) \
+            else address_in(workspace, op, "workspace")
+        if bind_forward(&self.plan.problem, self.plan.workspace_bytes, self.tensors, self.has_bias, data, scratch,
+                        &bound, &failure):
+            raise error_of(&failure, op, FORWARD_NAMES, {})
+        interrupt = interrupt_of(&self.plan, &storage)
+        with nogil:
+            run_conv(&self.plan, &bound, scratch, threads, interrupt)
+        raise_if_stopped(interrupt)

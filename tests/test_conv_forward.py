@@ -1,0 +1,354 @@
+"""iop.conv: what conv_backward differentiates, by every algorithm that accepts a geometry."""
+import os
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from test_conv import CUT, FORCE, channels_last, each_case, each_dtype
+from test_conv_random import LARGE, random_case
+
+import infiniop_cy as iop
+from infiniop_cy.core._core import build_info, conv_algorithms
+from infiniop_cy.testing import DTYPES, LAYOUTS, arrange, dtype_of, random_values, same_bits
+from infiniop_cy.testing.conv import CONV_CASES, make_case, reference_conv_forward
+
+ALGORITHMS = [name for name in conv_algorithms() if name.startswith("output:")]
+
+
+def conv(case, data, **keywords):
+    return iop.conv(*data, **case.keywords, **keywords)
+
+
+def by_each_algorithm(call):
+    """(algorithm, call()) for every algorithm that accepts, and for the choice of the library itself."""
+    yield "chosen", call()
+    try:
+        for algorithm in ALGORITHMS:
+            os.environ[FORCE] = algorithm
+            try:
+                result = call()
+            except iop.BadParam as error:
+                if FORCE not in str(error):
+                    raise
+                continue
+            yield algorithm, result
+    finally:
+        os.environ.pop(FORCE, None)
+
+
+def make_data(case, dtype, rng, integers=True, bias=None):
+    """input, weight and, if asked or by chance, a bias."""
+    _, x, w = make_case(case, dtype, rng, integers)
+    values = rng.integers(-8, 9, case.cout) if integers else rng.standard_normal(case.cout)
+    wanted = rng.integers(2) if bias is None else bias
+    return x, w, np.asarray(values, float).astype(dtype_of(dtype)) if wanted else None
+
+
+def reference(case, x, w, b):
+    """The output in float64."""
+    y = reference_conv_forward(x, w, *case.geometry)
+    return y if b is None else y + b.astype(float).reshape(-1, *(1,) * (y.ndim - 2))
+
+
+def check_exact(case, dtype, rng, call):
+    """Small integers: every sum is exact, whatever its order."""
+    data = make_data(case, dtype, rng)
+    expected = reference(case, *data).astype(dtype_of(dtype))
+    threads = int(rng.integers(1, 4))
+    for algorithm, got in by_each_algorithm(lambda: conv(
+            case, data, out=np.full(expected.shape, np.nan, expected.dtype), num_threads=threads)):
+        np.testing.assert_array_equal(got, expected, f"{algorithm}, {call}: {case!r}")
+
+
+def check_same(got, expected, call):
+    if not same_bits(got, expected):
+        where = np.argwhere(~((got == expected) | ((got != got) & (expected != expected))))
+        raise AssertionError(f"{call}: {len(where)} of {got.size} differ, first at {where[:3].tolist()}")
+
+
+# ---- values
+
+@each_case
+@each_dtype
+def test_exact(case, dtype, rng):
+    check_exact(case, dtype, rng, case.name)
+
+
+@each_dtype
+@pytest.mark.parametrize("block", range(4))
+def test_exact_on_random_geometries(block, dtype):
+    """A block is 100 small geometries."""
+    for seed in range(100 * block, 100 * block + 100):
+        case, rng = random_case(seed)
+        check_exact(case, dtype, rng, f"seed {seed}")
+
+
+@each_dtype
+def test_exact_where_there_is_work(dtype):
+    """Several tiles, tasks and threads."""
+    for seed in range(12):
+        case, rng = random_case(seed, **LARGE)
+        check_exact(case, dtype, rng, f"large seed {seed}")
+
+
+@each_dtype
+def test_adjoint(dtype):
+    """<conv(x), g> = <x, grad_input> = <w, grad_weight>: three contractions of one geometry."""
+    for seed in range(40):
+        case, rng = random_case(seed)
+        g, x, w = (a.astype(float) for a in make_case(case, dtype, rng))
+        y, gradients = conv(case, (x, w)), iop.conv_backward(g, x, w, **case.keywords)
+        assert (y * g).sum() == (x * gradients.grad_input).sum() == (w * gradients.grad_weight).sum()
+
+
+def chained(case, x, w):
+    """The output by float32 fused multiply-adds one after the other: each exact product added in float64, rounded."""
+    stride, pairs, dilation, groups = case.geometry
+    padded = np.pad(x.astype(float), ((0, 0), (0, 0), *pairs))
+    cin, cout, sums = w.shape[1], case.cout // groups, np.zeros(case.shapes[0], np.float32)
+    for ci, *k in np.ndindex(w.shape[1:]):
+        window = tuple(slice(a * d, a * d + (o - 1) * s + 1, s)
+                       for a, d, o, s in zip(k, dilation, case.out_size, stride))
+        for group in range(groups):
+            part = (slice(None), slice(group * cout, (group + 1) * cout))
+            taps = w[(part[1], ci, *k)].astype(float).reshape(1, -1, *(1,) * len(k))
+            channel = slice(group * cin + ci, group * cin + ci + 1)
+            sums[part] = sums[part] + padded[(slice(None), channel, *window)] * taps
+    return sums
+
+
+@pytest.mark.parametrize("spread", [0, 30])
+@pytest.mark.parametrize("name", ["many-channels", "grouped-tiles", "2d-stride", "depthwise-stride", "wide-3d"])
+def test_error_is_no_larger_than_that_of_a_chain(name, spread, rng):
+    """The largest and the mean over the sum of magnitudes, by each algorithm. The chain has another order, so that
+    where both round as often, or one product makes most of a sum, the errors are even up to chance: their mean within a
+    tenth, the largest of thousands within two thirds. `taps` rounds each product of a group's only channel once more.
+    """
+    case = CONV_CASES[name]
+    x, w, _ = make_data(case, "float32", rng, integers=False, bias=False)
+    x, w = ((a * np.exp2(rng.integers(-spread, spread + 1, a.shape))).astype(np.float32) for a in (x, w))
+    exact, magnitudes = reference(case, x, w, None), reference(case, abs(x), abs(w), None)
+    magnitudes[magnitudes == 0] = 1
+    allowed = abs(chained(case, x, w) - exact) / magnitudes
+    for algorithm, got in by_each_algorithm(lambda: conv(case, (x, w))):
+        errors = abs(got - exact) / magnitudes
+        assert errors.max() <= 1.6 * allowed.max(), algorithm
+        assert errors.mean() <= (1.25 if algorithm == "output:taps" else 1.1) * allowed.mean(), algorithm
+
+
+# ---- special values
+
+@pytest.mark.parametrize("name", ["1d-dilated", "2d-1x1", "2d-groups", "2d-stride", "3d-everything", "tiny-images",
+                                  "large-image", "2d-dilated", "depthwise-stride", "far-taps", "parallel-tiny-images"])
+@each_dtype
+def test_inf_and_nan(name, dtype, rng):
+    """A sum has the terms that exist: padding is none of them. Integers elsewhere, so that == holds."""
+    case = CONV_CASES[name]
+    x, w, b = make_data(case, dtype, rng, bias=True)
+    for array in (x, w):
+        for value in (np.inf, -np.inf, np.nan):
+            array.flat[rng.integers(array.size, size=2)] = value
+    stride, pairs, dilation, groups = case.geometry
+    sums = np.zeros(case.shapes[0]) + b.astype(float).reshape(-1, *(1,) * len(case.size))
+    cin, cout = w.shape[1], case.cout // groups
+    with np.errstate(invalid="ignore"):
+        for (co, ci, *k) in np.ndindex(w.shape):
+            i = [np.arange(n) * s + a * d - p for n, s, a, d, (p, _) in
+                 zip(case.out_size, stride, k, dilation, pairs)]
+            met = [np.flatnonzero((0 <= a) & (a < size)) for a, size in zip(i, case.size)]
+            pixels = x[:, co // cout * cin + ci].astype(float)[(slice(None), *np.ix_(*(a[m] for a, m in zip(i, met))))]
+            sums[(slice(None), co, *np.ix_(*met))] += pixels * float(w[(co, ci, *k)])
+        expected = sums.astype(dtype_of(dtype))
+    for algorithm, got in by_each_algorithm(lambda: conv(case, (x, w, b))):
+        np.testing.assert_array_equal(got.astype(float), expected.astype(float), algorithm)
+
+
+@each_dtype
+def test_inf_and_nan_keep_to_their_sample(dtype):
+    """What overflows in one sample changes no bit of another one's output."""
+    for seed in range(60):
+        case, rng = random_case(seed)
+        if case.batch < 2 or not case.cin:
+            continue
+        x, w, b = make_data(case, dtype, rng, integers=False)
+        if not x[0].size:
+            continue
+        dirty = x.copy()
+        dirty[0].flat[rng.integers(x[0].size)] = rng.choice([np.inf, -np.inf, np.nan])
+        for algorithm, (a, c) in by_each_algorithm(lambda case=case, w=w, b=b, x=x, d=dirty: [
+                conv(case, (i, w, b)) for i in (x, d)]):
+            check_same(c[1:], a[1:], f"{algorithm}, seed {seed}: {case!r}")
+
+
+# ---- bits
+
+def make_bits_data(case, dtype, rng):
+    """Normal numbers, now and then one so small that float32 goes another way for its sample."""
+    data = make_data(case, dtype, rng, integers=False)
+    if dtype == "float32" and rng.integers(2):
+        for array, odds in zip(data, (2, 8)):
+            if array.size and not rng.integers(odds):
+                array.flat[rng.integers(array.size)] = 1e-30
+    return data
+
+
+def check_threads(case, dtype, rng, call):
+    """One thread or several."""
+    data = make_bits_data(case, dtype, rng)
+    for algorithm, (expected, *others) in by_each_algorithm(
+            lambda: [conv(case, data, num_threads=n) for n in (1, 2, 3, 7)]):
+        for got in others:
+            check_same(got, expected, f"{algorithm}, {call}: {case!r}")
+
+
+@each_dtype
+def test_bits_do_not_depend_on_threads(dtype):
+    for seed in range(12):
+        case, rng = random_case(seed, **LARGE)
+        check_threads(case, dtype, rng, f"large seed {seed}")
+
+
+def check_layout(case, dtype, rng, call):
+    """Random layouts of inputs and outputs."""
+    layouts = [*LAYOUTS, "channels last"]
+
+    def lay(array):
+        layout = layouts[int(rng.integers(len(layouts)))]
+        if array is None:
+            return None
+        return channels_last(array) if layout == "channels last" else arrange(array, layout)
+    data = make_bits_data(case, dtype, rng)
+    old = random_values(rng, case.shapes[0], dtype)
+    laid, outs = tuple(map(lay, data)), [lay(old) for _ in range(len(ALGORITHMS) + 1)]
+    for algorithm, (expected, got) in by_each_algorithm(lambda: (
+            conv(case, data), conv(case, laid, out=outs.pop()))):
+        check_same(got, expected, f"{algorithm}, {call}: {case!r}")
+
+
+@each_dtype
+def test_bits_do_not_depend_on_the_layout(dtype):
+    for seed in range(120):
+        case, rng = random_case(seed)
+        check_layout(case, dtype, rng, f"seed {seed}")
+
+
+def check_batch(case, dtype, rng, call):
+    """Samples alone, and the batch cut anywhere."""
+    x, w, b = make_bits_data(case, dtype, rng)
+    cuts = sorted({0, case.batch, *(int(n) for n in rng.integers(0, case.batch + 1, 3))})
+    for algorithm, (whole, *parts) in by_each_algorithm(lambda: [
+            conv(case, (x, w, b)), *(np.concatenate([conv(case, (x[i:j], w, b)) for i, j in pairwise(edges)])
+                                     for edges in (cuts, range(case.batch + 1)) if len(edges) > 1)]):
+        for part in parts:
+            check_same(part, whole, f"{algorithm}, {call}: {case!r}")
+
+
+@each_dtype
+def test_bits_do_not_depend_on_the_batch(dtype):
+    for seed in range(120):
+        case, rng = random_case(seed)
+        check_batch(case, dtype, rng, f"seed {seed}")
+    for seed in range(8):
+        case, rng = random_case(seed, **LARGE)
+        check_batch(case, dtype, rng, f"large seed {seed}")
+
+
+def test_every_algorithm_accepts_something():
+    """Else the tests above would say nothing of it. AMX wants a CPU that has it."""
+    met = set()
+    for dtype, seed in product(DTYPES, range(60)):
+        case, rng = random_case(seed)
+        data = make_data(case, dtype, rng)
+        met |= {name for name, _ in by_each_algorithm(lambda case=case, data=data: conv(case, data))}
+    assert met - {"chosen"} == {name for name in ALGORITHMS if build_info()["isa"] == "amx" or "amx" not in name}
+
+
+# ---- calls
+
+@pytest.mark.parametrize("case", CUT[:6], ids=str)
+def test_out_may_share_memory(case, rng):
+    """As if it did not, which is NumPy's rule."""
+    x, w, b = make_data(case, "float32", rng, bias=True)
+    expected = conv(case, (x, w, b))
+    memory = np.zeros(max(x.size, expected.size), np.float32)
+    memory[:x.size] = x.ravel()
+    out = memory[:expected.size].reshape(expected.shape)
+    assert conv(case, (memory[:x.size].reshape(x.shape), w, b), out=out) is out
+    check_same(out, expected, case.name)
+
+
+def describe(*arrays):
+    return [None if a is None else iop.TensorDescriptor.from_array(a) for a in arrays]
+
+
+@pytest.mark.parametrize("name", ["2d-stride", "3d", "tiny-images", "2d-depthwise", "2d-1x1"])
+@each_dtype
+def test_descriptor_is_the_function(name, dtype, rng):
+    """On any layout, with and without bias, by arrays and by addresses."""
+    case = CONV_CASES[name]
+    for wanted in (False, True):
+        x, w, b = make_data(case, dtype, rng, integers=False, bias=wanted)
+        expected, x, w = conv(case, (x, w, b)), channels_last(x), arrange(w, "transposed")
+        out = channels_last(np.full(expected.shape, np.nan, expected.dtype))
+        stride, pairs, dilation, groups = case.geometry
+        with iop.Handle("cpu") as handle, iop.ConvDescriptor(
+                handle, *describe(out, x, w, b), [p for p, _ in pairs], stride, dilation, groups) as op:
+            assert "output: " in op.explain()
+            workspace = iop.empty_workspace(handle, op.workspace_size)
+            op.calculate(workspace, out, x, w, b)
+            check_same(out, expected, name)
+            out[...] = 0
+            op.calculate(workspace, *(None if a is None else a.ctypes.data for a in (out, x, w, b)))
+            check_same(out, expected, f"{name} by addresses")
+            with pytest.raises(iop.InsufficientWorkspace):
+                op.calculate(workspace[1:], out, x, w, b)
+            with pytest.raises(iop.BadParam, match="conv: output overlaps input"):
+                op.calculate(workspace, x.ctypes.data, *(None if a is None else a.ctypes.data for a in (x, w, b)))
+            with pytest.raises(iop.NullPointer if wanted else iop.BadParam, match="bias is"):
+                op.calculate(workspace, out, x, w, None if wanted else np.zeros(case.cout, x.dtype))
+
+
+def test_padding_words(rng):
+    """ "same" pads alike on both sides, the odd pixel after; "valid" not at all."""
+    x, w = random_values(rng, (2, 3, 7, 8), "float32"), random_values(rng, (4, 3, 2, 3), "float32")
+    check_same(iop.conv(x, w, padding="same"), iop.conv(x, w, padding=((0, 1), (1, 1))), "same")
+    check_same(iop.conv(x, w, padding="valid"), iop.conv(x, w), "valid")
+    assert iop.conv(x, w, padding="same").shape == (2, 4, 7, 8)
+
+
+@pytest.mark.parametrize("kernel", [1, 2])
+@pytest.mark.parametrize("padding", [0, 3, 2**20])
+def test_largest_stride(kernel, padding):
+    """One window, wherever the next would be."""
+    x, w = np.arange(1, 31, dtype=np.float32).reshape(1, 2, 3, 5), np.ones((3, 2, kernel, kernel), np.float32)
+    corner = x[0, :, :kernel, :kernel].sum() if padding == 0 else 0
+    np.testing.assert_array_equal(iop.conv(x, w, stride=2**62, padding=padding), np.full((1, 3, 1, 1), corner))
+
+
+def test_not_on_a_gpu(monkeypatch):
+    from infiniop_cy import devices
+    from infiniop_cy.backends.cuda import Backend
+    monkeypatch.setattr(devices, "backend_for", lambda *_, **__: Backend(0))
+    with pytest.raises(iop.NotImplementedOperator, match="conv: forward convolutions are computed on the CPU only"):
+        iop.conv(np.ones((1, 1, 3)), np.ones((1, 1, 1)))
+
+
+@each_dtype
+def test_workspace_is_bounded(dtype):
+    """The packed weights and at most 4 MB a thread, 8 in float64."""
+    item = dtype_of(dtype).itemsize
+    for seed in range(150):
+        case, _ = random_case(seed)
+        x, w = (iop.TensorDescriptor(shape, dtype) for shape in case.shapes[1:])
+        y = iop.TensorDescriptor(case.shapes[0], dtype)
+        stride, pairs, dilation, groups = case.geometry
+        if any(a != b for a, b in pairs):
+            continue
+        with iop.Handle("cpu") as handle, iop.threads(2), iop.ConvDescriptor(
+                handle, y, x, w, None, [p for p, _ in pairs], stride, dilation, groups) as op:
+            facts = op.plan.facts
+            weights = np.prod(case.shapes[2][1:]) * (case.cout // groups + 64) * groups * max(6, item)
+            # AMX takes channels in whole steps of 32
+            rounded = weights * 32 / max(1, min(32, case.cin // groups))
+            assert facts["per_thread"] <= (8 if dtype == "float64" else 4) << 20, case
+            assert facts["shared"] <= rounded + (1 << 16), case
