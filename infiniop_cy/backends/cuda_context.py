@@ -1,7 +1,10 @@
 """PyCUDA's view of a device: its primary context, and the way of NumPy arrays there and back."""
+import functools
 import threading
 
 import numpy as np
+
+from infiniop_cy.core import _core
 
 CHUNK = 4 << 20       # bytes of a staging buffer; larger ones take as long to fill as they save
 STAGED_FROM = 1 << 20  # bytes; below, the driver's own buffer does as well
@@ -46,7 +49,7 @@ class ThreadContext:
             yield buffer[:part.size], event, start, part
 
     def upload(self, address, array):
-        """Copy a C-contiguous array to the device, in the order of the stream."""
+        """Copy a C-contiguous array to the device, in the order of the stream, which may read it as late as that."""
         with self:
             if array.nbytes < STAGED_FROM:
                 if array.nbytes:
@@ -57,6 +60,10 @@ class ThreadContext:
                 np.copyto(buffer, part)
                 self.driver.memcpy_htod_async(address + start, buffer, self.stream)
                 event.record(self.stream)
+
+    def synchronize(self):
+        with self:
+            self.stream.synchronize()
 
     def download(self, array, address):
         """Copy to a C-contiguous array; it is there on return."""
@@ -82,6 +89,21 @@ class ThreadContext:
         buffer, event, part = copied
         event.synchronize()
         np.copyto(part, buffer)
+
+
+@functools.cache
+def allocator(index):
+    """What gives a GPUArray memory of a device, as driver.mem_alloc does, that any thread may free."""
+    from pycuda import driver
+
+    class Memory(driver.PointerHolderBase):
+        def __init__(self, size):
+            super().__init__()
+            self._memory = _core.DeviceMemory(index, size, "result")
+
+        def get_pointer(self):
+            return self._memory.address
+    return Memory
 
 
 def current(index):

@@ -93,9 +93,10 @@ def pending():
 
 def counts():
     """Calls so far, and what is allocated now."""
-    numbers = (ctypes.c_ulonglong * 5)()
+    numbers = (ctypes.c_ulonglong * 7)()
     library().emulation_counts(numbers)
-    names = ("launches", "copies", "synchronisations", "allocations_alive", "bytes_alive")
+    names = ("launches", "copies", "synchronisations", "allocations_alive", "bytes_alive", "bytes_returned",
+             "pool_allocations")
     return dict(zip(names, numbers))
 
 

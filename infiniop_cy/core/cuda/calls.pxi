@@ -1,5 +1,7 @@
 # Python's side of a GPU: NumPy headers over device memory, the stream and the memory of a call, kernels that are built
 # when first needed.
+import atexit
+import collections
 
 def device_header(address, tuple shape, tuple strides, cnp.dtype dtype, bint writable, owner):
     """Make an ndarray over device memory, which has shape, strides (bytes), dtype and address for the checks, but no
@@ -47,16 +49,99 @@ def device_capability(int index):
     return device.capability
 
 
+cdef class DeviceMemory:
+    """Device memory of the primary context, freed by whichever thread drops it last, as PyCUDA's own is not."""
+    cdef readonly int index
+    cdef readonly size_t address
+
+    def __init__(self, int index, size_t size, str op):
+        cdef void *address = NULL
+        cdef int code = cuda_enter(index)
+        if not code:
+            code = cuda_new(index, &address, size if size else 1)
+            cuda_leave()
+        raise_if_short(code, size, op)
+        self.index = index
+        self.address = <size_t>address
+
+    def __dealloc__(self):
+        if self.address and cuda_enter(self.index) == 0:
+            cuda_free(<void *>self.address)
+            cuda_leave()
+
+
+cdef int raise_if_short(int code, size_t size, str op) except -1:
+    if code == CUDA_NO_MEMORY:
+        raise MemoryError(f"{op}: {size} bytes of device memory")
+    return check_driver(code, op)
+
+
+cdef class Mark:
+    """An event: where a stream of a device was."""
+    cdef int index
+    cdef void *event
+
+    def __init__(self, int index, size_t stream):
+        self.index = index
+        cdef int code = cuda_enter(index)
+        if not code:
+            code = cuda_mark(&self.event, <void *>stream)
+            cuda_leave()
+        check_driver(code, "holding an array")
+
+    def passed(self, bint wait):
+        """Tell whether the stream is behind it; an error of the device counts, since nothing runs after one."""
+        cdef int done = 1
+        with nogil:
+            if cuda_enter(self.index) == 0:
+                done = cuda_marked(self.event, wait)
+                cuda_leave()
+        return done
+
+    def __dealloc__(self):
+        if self.event != NULL and cuda_enter(self.index) == 0:
+            cuda_unmark(self.event)
+            cuda_leave()
+
+
+# What calls on other libraries' tensors keep until their kernels have run: (mark, owners), the oldest first.
+held = collections.deque()
+
+
+def release_held(bint wait=False):
+    """Drop the owners of arrays whose kernels have run. wait: for all of them."""
+    while True:
+        try:
+            entry = held.popleft()
+        except IndexError:
+            return
+        if not entry[0].passed(wait):
+            held.appendleft(entry)
+            return
+
+
+atexit.register(release_held, True)
+
+
 cdef class DeviceCall:
-    """A call on one GPU: it has a stream, and the memory that it borrows until it is done. Nothing here waits."""
+    """A call on one GPU: it has a stream, memory that it borrows until it is done, and owners of arrays that must not
+    go before the stream has done the call's work. Nothing here waits."""
     cdef readonly int index
     cdef void *queue
     cdef list borrowed
+    cdef list owners
 
     def __init__(self, int index, stream):
         self.index = index
         self.queue = <void *><uintptr_t>stream
         self.borrowed = []
+        self.owners = []
+        if held:
+            release_held()
+
+    def hold(self, owner):
+        """Keep an owner until all that the call gives to its stream is done."""
+        self.owners.append(owner)
 
     @property
     def stream(self):
@@ -67,11 +152,9 @@ cdef class DeviceCall:
         cdef void *address = NULL
         cdef int code = cuda_enter(self.index)
         if not code:
-            code = cuda_allocate(&address, size if size else 1, self.queue)
+            code = cuda_allocate(self.index, &address, size if size else 1, self.queue)
             cuda_leave()
-        if code == 2:
-            raise MemoryError(f"{op}: {size} bytes of device memory")
-        check_driver(code, op)
+        raise_if_short(code, size, op)
         self.borrowed.append(<uintptr_t>address)
         return <uintptr_t>address
 
@@ -109,9 +192,12 @@ cdef class DeviceCall:
     def close(self):
         for address in self.borrowed:
             if cuda_enter(self.index) == 0:
-                cuda_release(<void *><uintptr_t>address, self.queue)
+                cuda_release(self.index, <void *><uintptr_t>address, self.queue)
                 cuda_leave()
         self.borrowed = []
+        if self.owners:
+            held.append((Mark(self.index, <size_t>self.queue), self.owners))
+        self.owners = []
 
 
 def cuda_build_request(str name, str dtype, int capability):
@@ -147,9 +233,24 @@ cdef const CudaModule *require_module(int index, int number, str op) except NULL
     return cuda_find_module(index, number)
 
 
-cdef int cuda_elementwise(const ElementwisePlan *plan, char **data, int index, void *stream, str op) except -1:
+cdef int require_primary_context(char **data, int count, int index, str op, tuple names) except -1:
+    """Raise BadParam for memory that the kernels could not reach, where it belongs to another context."""
+    cdef CudaDevice *device
+    cdef int i
+    check_driver(cuda_open(index, &device), op)
+    for i in range(count):
+        if data[i] != NULL and cuda_is_foreign(index, data[i]):
+            raise status.BadParam(f"{op}: {names[i]} belongs to another CUDA context than the device's primary one, as "
+                                  "arrays do after `import pycuda.autoinit`: import pycuda.autoprimaryctx instead")
+    return 0
+
+
+cdef int cuda_elementwise(const ElementwisePlan *plan, char **data, int index, void *stream, str op,
+                          tuple names) except -1:
+    """Queue the gradient on a stream. names: of out, input and grad_output."""
     cdef CudaQueue queue
     cdef int code
+    require_primary_context(data, OPERANDS, index, op, names)
     queue.module = require_module(index, cuda_elementwise_module(plan.formula, plan.dtype), op)
     queue.stream = stream
     with nogil:
@@ -169,7 +270,10 @@ cdef int prepare_cuda_conv(const ConvProblem *conv, int index, str op, CudaConvP
 cdef int launch_conv(const CudaConvProblem *problem, char **data, void *workspace, int index, void *stream,
                      str op) except -1:
     cdef CudaQueue queue
+    cdef char *scratch = <char *>workspace
     cdef int code
+    require_primary_context(data, CONV_TENSORS, index, op, CONV_NAMES)
+    require_primary_context(&scratch, 1, index, op, ("workspace",))
     queue.module = require_module(index, cuda_conv_module(problem.dtype), op)
     queue.stream = stream
     with nogil:

@@ -113,15 +113,25 @@ inline int take_error(Context* context) {
   return code;
 }
 
-inline int synchronize(Stream* stream) {
+// What a pool holds beyond its threshold goes back to the system whenever the host waits.
+inline void waited() {
   ++state().counts.synchronisations;
+  for (Pool* pool : state().pools) {
+    const size_t kept = std::max<size_t>(pool->used, std::min<uint64_t>(pool->reserved, pool->threshold));
+    state().counts.returned += pool->reserved - kept;
+    pool->reserved = kept;
+  }
+}
+
+inline int synchronize(Stream* stream) {
   force(stream->last);
+  waited();
   return take_error(stream->context);
 }
 
 inline int synchronize(Context* context) {
-  ++state().counts.synchronisations;
   force_all(context);
+  waited();
   return take_error(context);
 }
 
