@@ -3,7 +3,8 @@
     python tests/cuda/mutations.py [TEXT]     those whose description holds TEXT
 
 Barriers: each __syncthreads() of every .cu and .cuh file. Bounds: the guards of loads and stores. Waits: between
-streams, and before a staging buffer is used again. Run by .ci/run.
+streams, and before a staging buffer is used again. What must live on: owners of tensors, sources of uploads. Which
+memory: from whom workspaces and results come. Long sums: their runs. Run by .ci/run.
 """
 import os
 import pathlib
@@ -23,7 +24,12 @@ CONV = ("tests/test_conv.py", "-k",
         "(test_exact or test_inf_and_nan) and (float32 or bfloat16) and (not parallel or parallel-float32) or "
         "test_accuracy and many-channels or test_batch_cut and tiny")
 STREAMS = ("tests/cuda/test_streams.py",)
+LONG = ("tests/cuda/test_conv_tiles.py", "-k", "long_sums")
+CONTEXTS = ("tests/cuda/test_contexts.py",)
+TORCH = ("tests/cuda/test_torch.py",)
+DLPACK = ("tests/cuda/test_arrays.py", "-k", "dlpack")
 HOST = ("tests/cuda/test_host_arrays.py", "-k", "staging or threads")
+LAYOUTS = ("tests/cuda/test_host_arrays.py", "-k", "test_every_layout and long and reversed and float64 or test_conv")
 
 
 class Mutation(NamedTuple):
@@ -44,8 +50,16 @@ REPLACEMENTS = [
     ("cuda/elementwise.cu", "if (n < Index(a.size)) ", "", ELEMENTWISE),
     ("cuda/elementwise.cu", "if (column < columns && lane < rows)", "", ELEMENTWISE),
     ("cuda/elementwise.cu", "if (row >= rows || lane >= columns) continue;", "", ELEMENTWISE),
-    ("infiniop_cy/backends/cuda_spaces.py", "self._call.follow(other, op)", "pass", STREAMS),
-    ("infiniop_cy/backends/cuda_spaces.py", "self._call.lead(other, self._op)", "pass", STREAMS),
+    ("cuda/conv_tensor_cores.cuh", "if (++steps == TENSOR_CORE_RUN / depth) settle();", "", LONG),
+    ("infiniop_cy/backends/cuda_spaces.py", "self.call.follow(other, op)", "pass", STREAMS),
+    ("infiniop_cy/backends/cuda_spaces.py", "self.call.lead(other, self._op)", "pass", STREAMS),
+    ("infiniop_cy/backends/cuda_spaces.py", "self.call.hold(d.owner)", "pass", DLPACK),
+    ("infiniop_cy/backends/cuda_spaces.py", "self._uploaded.append(array)", "pass", LAYOUTS),
+    ("infiniop_cy/backends/cuda_spaces.py", "if not cuda_arrays.is_current_stream(self._like, self.stream):", "if True:",
+     TORCH),
+    ("infiniop_cy/backends/cuda_arrays.py", "stream, *others = named or [LEGACY_STREAM]", "stream, others = 0, []", TORCH),
+    ("infiniop_cy/backends/cuda_arrays.py", "allocator(index) if allocate is driver.mem_alloc else allocate", "allocate",
+     CONTEXTS),
     ("infiniop_cy/backends/cuda_context.py", "event.synchronize()  # the copy that last used", "pass  #", HOST),
     ("infiniop_cy/backends/cuda_context.py", "buffer, event, part = copied\n        event.synchronize()",
      "buffer, event, part = copied", HOST),

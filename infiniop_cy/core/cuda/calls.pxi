@@ -200,13 +200,49 @@ cdef class DeviceCall:
         self.owners = []
 
 
-def cuda_build_request(str name, str dtype, int capability):
+def cuda_cache():
+    """Return the folder where kernels are kept; empty where the environment names none."""
+    return cache_folder().string().decode()
+
+
+def cuda_compiler():
+    """Return the path of nvcc, by the rules of core/cuda/compile.h; empty where there is none."""
+    return find_nvcc().decode()
+
+
+def cuda_build_request(str name, str dtype, int capability, bint ptx=False):
     """Return what a module is built from: its file in the cache, source file, options and folders of headers."""
     cdef int number = CUDA_DTYPE_NAMES.index(dtype)
-    return (cubin_path(name.encode(), number, capability).string().decode(),
+    cdef Target target
+    target.capability, target.ptx = capability, ptx
+    return (image_name(name.encode(), number, target).decode(),
             source_file(name.encode()).string().decode(),
             [word.decode() for word in options(name.encode(), number)],
             [folder.string().decode() for folder in source_folders()])
+
+
+def cuda_is_cached(str name, str dtype, int capability, bint ptx):
+    """Tell whether the cache has that image, whole and trusted."""
+    cdef Target target
+    target.capability, target.ptx = capability, ptx
+    return not read_cached(image_name(name.encode(), CUDA_DTYPE_NAMES.index(dtype), target)).empty()
+
+
+def cuda_image(str name, str dtype, int capability, bint fresh=False, exactly=None):
+    """Return (image, words): what a GPU of that compute capability loads, or empty and why there is none.
+
+    exactly: "cubin" for its own machine code, "ptx" for PTX, rather than what the cache has for its relatives.
+    """
+    cdef string text = name.encode()
+    cdef int number = CUDA_DTYPE_NAMES.index(dtype)
+    cdef bint any_that_runs = exactly is None
+    cdef Target target
+    cdef Built built
+    target.capability, target.ptx = capability, exactly == "ptx"
+    with nogil:
+        built = build_image(text, number, capability, fresh) if any_that_runs \
+            else make_image(text, number, target, fresh)
+    return <bytes>built.image, built.words.decode(errors="replace")
 
 
 cdef const CudaModule *require_module(int index, int number, str op) except NULL:
