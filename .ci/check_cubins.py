@@ -9,6 +9,7 @@ from infiniop_cy.backends.cuda_build import EVERYWHERE, parse_target
 from infiniop_cy.core import _core
 from infiniop_cy.dtypes import STORAGE
 
+
 def compile_module(nvcc, name, dtype, capability, kind):
     """(what, problems, most registers of a kernel)"""
     _, source, options, folders = _core.cuda_build_request(name, dtype, capability)

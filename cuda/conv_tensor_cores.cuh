@@ -1,8 +1,9 @@
 // FmaTile's counterpart on tensor cores, where the hardware has them for the type; its products are exact and its sums
 // single precision, in the hardware's order. float is rounded to tf32.
 //
-// The hardware cuts off what its sums have below the last place, always toward zero, so that the error of a sum grows as
-// fast as the sum. It therefore adds no more than TENSOR_CORE_RUN products, which are then added to the whole as usual.
+// The hardware cuts off what its sums have below the last place, always toward zero, so that the error of a sum grows
+// as fast as the sum. It therefore adds no more than TENSOR_CORE_RUN products, which are then added to the whole as
+// usual.
 #pragma once
 #include "conv_tiles.cuh"
 

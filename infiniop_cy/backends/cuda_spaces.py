@@ -122,9 +122,9 @@ class HostSpace:
     def __enter__(self):
         return self
 
-    def __exit__(self, failed, *exc_info):
+    def __exit__(self, *exc_info):
         self._call.close()
-        if failed and self._uploaded:  # no result was waited for
+        if self._uploaded:  # no result was waited for
             self._context.synchronize()
 
     def borrow(self, size, op):
@@ -179,4 +179,5 @@ class HostSpace:
             copy = np.empty(in_memory.shape, array.dtype)
             self._context.download(copy, header.ctypes.data)
             in_memory[...] = copy
+        self._uploaded.clear()  # the stream is behind all of them
         return array

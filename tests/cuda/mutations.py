@@ -18,6 +18,8 @@ from typing import NamedTuple
 CHECKOUT = pathlib.Path(__file__).parents[2]
 SCHEDULES = ("forward", "reverse", "random")
 
+SPACES, ARRAYS = "infiniop_cy/backends/cuda_spaces.py", "infiniop_cy/backends/cuda_arrays.py"
+
 ELEMENTWISE = ("tests/test_conformance.py", "-k",
                "test_layout and (4-d or matrix) and float32 and relu or test_broadcast and relu")
 CONV = ("tests/test_conv.py", "-k",
@@ -51,15 +53,13 @@ REPLACEMENTS = [
     ("cuda/elementwise.cu", "if (column < columns && lane < rows)", "", ELEMENTWISE),
     ("cuda/elementwise.cu", "if (row >= rows || lane >= columns) continue;", "", ELEMENTWISE),
     ("cuda/conv_tensor_cores.cuh", "if (++steps == TENSOR_CORE_RUN / depth) settle();", "", LONG),
-    ("infiniop_cy/backends/cuda_spaces.py", "self.call.follow(other, op)", "pass", STREAMS),
-    ("infiniop_cy/backends/cuda_spaces.py", "self.call.lead(other, self._op)", "pass", STREAMS),
-    ("infiniop_cy/backends/cuda_spaces.py", "self.call.hold(d.owner)", "pass", DLPACK),
-    ("infiniop_cy/backends/cuda_spaces.py", "self._uploaded.append(array)", "pass", LAYOUTS),
-    ("infiniop_cy/backends/cuda_spaces.py", "if not cuda_arrays.is_current_stream(self._like, self.stream):", "if True:",
-     TORCH),
-    ("infiniop_cy/backends/cuda_arrays.py", "stream, *others = named or [LEGACY_STREAM]", "stream, others = 0, []", TORCH),
-    ("infiniop_cy/backends/cuda_arrays.py", "allocator(index) if allocate is driver.mem_alloc else allocate", "allocate",
-     CONTEXTS),
+    (SPACES, "self.call.follow(other, op)", "pass", STREAMS),
+    (SPACES, "self.call.lead(other, self._op)", "pass", STREAMS),
+    (SPACES, "self.call.hold(d.owner)", "pass", DLPACK),
+    (SPACES, "self._uploaded.append(array)", "pass", LAYOUTS),
+    (SPACES, "if not cuda_arrays.is_current_stream(self._like, self.stream):", "if True:", TORCH),
+    (ARRAYS, "stream, *others = named or [LEGACY_STREAM]", "stream, others = 0, []", TORCH),
+    (ARRAYS, "allocator(index) if allocate is driver.mem_alloc else allocate", "allocate", CONTEXTS),
     ("infiniop_cy/backends/cuda_context.py", "event.synchronize()  # the copy that last used", "pass  #", HOST),
     ("infiniop_cy/backends/cuda_context.py", "buffer, event, part = copied\n        event.synchronize()",
      "buffer, event, part = copied", HOST),

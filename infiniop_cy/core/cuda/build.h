@@ -49,8 +49,8 @@ inline Built build(const std::string &name, int dtype, int capability, bool fres
     return built;
 }
 
-// Loads a module whose kernels have these names; CUDA_NO_KERNELS where they cannot be compiled: then the compiler's words
-// are beside where they would be.
+// Loads a module whose kernels have these names; CUDA_NO_KERNELS where they cannot be compiled: then the compiler's
+// words are beside where they would be.
 inline int load(int device, int number, const char *name, int dtype, const char *const *kernels, int count) noexcept {
     CudaDevice *opened;
     int code = cuda_open(device, &opened);

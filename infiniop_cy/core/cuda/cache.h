@@ -2,6 +2,7 @@
 // that are whole: each holds its length and a hash of its name and content, against accidents, not against their owner.
 // Files appear in one step; whoever is about to make one holds a lock, so that threads and processes make it once.
 #pragma once
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

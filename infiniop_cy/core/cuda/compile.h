@@ -86,9 +86,7 @@ inline std::string image_name(const std::string &name, int dtype, const Target &
     return name + "-" + dtype_names[dtype] + "-" + target.name() + "-" + hash + (target.ptx ? ".ptx" : ".cubin");
 }
 
-inline bool is_program(const fs::path &path) {
-    return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path);
-}
+inline bool is_program(const fs::path &path) { return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path); }
 
 // INFINIOP_CY_NVCC; on PATH; in the folder that CUDA_HOME or CUDA_PATH names; in /usr/local/cuda; of the wheel
 // nvidia-cuda-nvcc, beside this package. Empty where there is none.
@@ -162,9 +160,10 @@ inline Built compile(const std::string &name, int dtype, const Target &target) {
     const std::string nvcc = find_nvcc();
     built.has_compiler = !nvcc.empty() && is_program(nvcc);
     if (!built.has_compiler) {
-        built.words = nvcc.empty() ? "nvcc is not on PATH, in CUDA_HOME, CUDA_PATH or /usr/local/cuda, nor a wheel beside "
-                                     "this package; INFINIOP_CY_NVCC may name it"
-                                   : "INFINIOP_CY_NVCC is " + nvcc + ", which is no program";
+        built.words = nvcc.empty()
+                          ? "nvcc is not on PATH, in CUDA_HOME, CUDA_PATH or /usr/local/cuda, nor a wheel beside "
+                            "this package; INFINIOP_CY_NVCC may name it"
+                          : "INFINIOP_CY_NVCC is " + nvcc + ", which is no program";
         return built;
     }
     const Scratch scratch;

@@ -39,10 +39,11 @@ inline float factor(__nv_bfloat16 x) { return x; }
 inline float factor(float x) { return __uint_as_float(__float_as_uint(x) & 0xFFFFE000u); }
 inline double factor(double x) { return x; }
 
-// sum[n] += a[k] * b[k][n] over k, as tensor cores were found to add (M. Fasi et al., "Numerical behavior of NVIDIA tensor
-// cores", PeerJ Computer Science 7, 2021): products are exact; a few of them and the sum so far are aligned to the largest
-// of their exponents, what is then below 24 bits is cut off, and so is what their sum has below. The first generation
-// takes four at a time and keeps no further bit; later ones take more and keep more, so that this is the worst of them.
+// sum[n] += a[k] * b[k][n] over k, as tensor cores were found to add (M. Fasi et al., "Numerical behavior of NVIDIA
+// tensor cores", PeerJ Computer Science 7, 2021): products are exact; a few of them and the sum so far are aligned to
+// the largest of their exponents, what is then below 24 bits is cut off, and so is what their sum has below. The first
+// generation takes four at a time and keeps no further bit; later ones take more and keep more, so that this is the
+// worst of them.
 constexpr int at_a_time = 4;
 
 inline float toward_zero(double v) {

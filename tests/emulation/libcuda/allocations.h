@@ -117,7 +117,8 @@ enum { POOL_PINNED = 1, POOL_ON_DEVICE = 1, POOL_RELEASE_THRESHOLD = 4 };
 
 API cuMemPoolCreate(void** out, const PoolProperties* properties) {
   NEEDS_INIT;
-  if (!out || !properties || properties->kind != POOL_PINNED || properties->place != POOL_ON_DEVICE) return INVALID_VALUE;
+  if (!out || !properties || properties->kind != POOL_PINNED || properties->place != POOL_ON_DEVICE)
+    return INVALID_VALUE;
   if (!emulation::is_device(properties->device)) return INVALID_DEVICE;
   auto* pool = new emulation::Pool{properties->device};
   emulation::state().pools.insert(pool);
@@ -184,7 +185,7 @@ API cuPointerGetAttribute(void* out, int attribute, CUdeviceptr address) {
   if (!a || !out) return INVALID_VALUE;
   switch (attribute) {
     case 1: *static_cast<void**>(out) = a->pool ? nullptr : a->context; break;  // a pool is no context's
-    case 2: *static_cast<unsigned*>(out) = a->host ? 1 : 2; break;  // memory type
+    case 2: *static_cast<unsigned*>(out) = a->host ? 1 : 2; break;              // memory type
     case 3: *static_cast<CUdeviceptr*>(out) = address; break;
     case 4:  // host pointer
       if (!a->host) return INVALID_VALUE;

@@ -49,7 +49,8 @@ inline bool read_pageable(Side from, size_t bytes, std::vector<unsigned char>& o
 inline int copy_now(Side to, Side from, size_t bytes, std::string& text) {
   std::vector<unsigned char> read;
   if (!from.device && !pinned(from, bytes)) {
-    if (!read_pageable(from, bytes, read)) return text = "pageable memory was gone before it was copied", ILLEGAL_ADDRESS;
+    if (!read_pageable(from, bytes, read))
+      return text = "pageable memory was gone before it was copied", ILLEGAL_ADDRESS;
     from = host_side(read.data());
   }
   const bool good = open_range(to, bytes, "copied to", text) && open_range(from, bytes, "copied from", text);
@@ -62,13 +63,11 @@ inline int copy(Stream* stream, Side to, Side from, size_t bytes, bool synchrono
   if (!bytes) return SUCCESS;
   if (!valid(to, bytes) || !valid(from, bytes)) return INVALID_VALUE;
   ++state().counts.copies;
-  // Host memory is read when the stream gets there, pageable memory too: a driver may stage it at the call, and need not.
-  // Pageable memory is written before the call returns.
+  // Host memory is read when the stream gets there, pageable memory too: a driver may stage it at the call, and need
+  // not. Pageable memory is written before the call returns.
   if (!to.device && !pinned(to, bytes)) synchronous = true;
   if (to.device && from.device) synchronous = false;
-  const Work work = enqueue(stream, [=](std::string& text) {
-    return copy_now(to, from, bytes, text);
-  });
+  const Work work = enqueue(stream, [=](std::string& text) { return copy_now(to, from, bytes, text); });
   if (!synchronous) return SUCCESS;
   force(work);
   waited();

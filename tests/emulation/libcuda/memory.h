@@ -19,15 +19,15 @@ struct Context;
 // Memory that stream-ordered allocations come from, in bytes; addresses are given out once, as everywhere here.
 struct Pool {
   int device;
-  uint64_t threshold = 0;            // what a synchronisation leaves to the pool
+  uint64_t threshold = 0;  // what a synchronisation leaves to the pool
   size_t reserved = 0, used = 0;
 };
 
 struct Allocation {
   uintptr_t pages, start;
   size_t span, size;
-  Context* context;   // of a pool: whoever asked
-  bool host;          // pinned host memory: open to everybody
+  Context* context;  // of a pool: whoever asked
+  bool host;         // pinned host memory: open to everybody
   Pool* pool = nullptr;
   bool ready = true;  // false until a stream-ordered allocation has run
   bool freeing = false;
