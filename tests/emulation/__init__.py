@@ -1,6 +1,7 @@
 """CUDA on the host, for tests: a libcuda.so.1 that runs kernels on the CPU, an nvcc that makes them, a small pycuda.
 
-Faults that a device may hide are errors here: out-of-bounds accesses, divergent barriers, missing waits.
+Faults that a device may hide are errors here: out-of-bounds accesses, divergent barriers, missing waits. README.md
+says what each part is for.
 """
 
 import ctypes

@@ -169,7 +169,6 @@ def test_times_are_in_order(gpu, chain):  # noqa: F811
     chain.first(None)
     end = gpu.drv.Event().record().synchronize()
     assert end.time_since(start) >= 0
-    assert start.time_till(end) == end.time_since(start)
 
 
 def test_memory_has_a_limit(gpu, monkeypatch):  # noqa: F811

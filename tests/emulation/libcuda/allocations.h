@@ -149,16 +149,10 @@ API cuMemHostAlloc(void** out, size_t bytes, unsigned) {
   return code;
 }
 
-API cuMemAllocHost_v2(void** out, size_t bytes) { return cuMemHostAlloc(out, bytes, 0); }
-ALSO(cuMemAllocHost, cuMemAllocHost_v2);
-
 API cuMemFreeHost(void* address) {
   NEEDS_CONTEXT;
   return emulation::release(reinterpret_cast<uintptr_t>(address), true);
 }
-
-API cuMemHostGetDevicePointer_v2(CUdeviceptr*, void*, unsigned) { return NOT_SUPPORTED; }
-ALSO(cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2);
 
 API cuMemGetInfo_v2(size_t* free, size_t* total) {
   NEEDS_CONTEXT;
@@ -168,16 +162,6 @@ API cuMemGetInfo_v2(size_t* free, size_t* total) {
   return SUCCESS;
 }
 ALSO(cuMemGetInfo, cuMemGetInfo_v2);
-
-API cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
-  NEEDS_CONTEXT;
-  auto* a = emulation::state().memory.at(static_cast<uintptr_t>(address));
-  if (!a || a->host) return NOT_FOUND;
-  if (base) *base = a->start;
-  if (size) *size = a->size;
-  return SUCCESS;
-}
-ALSO(cuMemGetAddressRange, cuMemGetAddressRange_v2);
 
 API cuPointerGetAttribute(void* out, int attribute, CUdeviceptr address) {
   NEEDS_INIT;

@@ -129,28 +129,9 @@ API cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, void* handle)
 }
 ALSO(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2);
 
-API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, void* handle) {
-  NEEDS_STREAM_OF(handle);
-  return copy(stream, emulation::device_side(to), emulation::device_side(from), bytes, false);
-}
-ALSO(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2);
-
 API cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, void* handle) {
   NEEDS_STREAM_OF(handle);
   return copy(stream, emulation::any_side(to), emulation::any_side(from), bytes, false);
-}
-
-API cuMemcpyPeer(CUdeviceptr to, void* to_context, CUdeviceptr from, void* from_context, size_t bytes) {
-  NEEDS_CONTEXT;
-  if (!emulation::is_context(to_context) || !emulation::is_context(from_context)) return INVALID_CONTEXT;
-  return copy(&context->legacy, emulation::device_side(to), emulation::device_side(from), bytes, true);
-}
-
-API cuMemcpyPeerAsync(CUdeviceptr to, void* to_context, CUdeviceptr from, void* from_context, size_t bytes,
-                      void* handle) {
-  NEEDS_STREAM_OF(handle);
-  if (!emulation::is_context(to_context) || !emulation::is_context(from_context)) return INVALID_CONTEXT;
-  return copy(stream, emulation::device_side(to), emulation::device_side(from), bytes, false);
 }
 
 #define FILL(name, type)                                                      \

@@ -156,8 +156,6 @@ API cuModuleLoadDataEx(void** out, const void* image, unsigned count, int* optio
   return cuModuleLoadData(out, image);
 }
 
-API cuModuleLoadFatBinary(void** out, const void* image) { return cuModuleLoadData(out, image); }
-
 API cuModuleUnload(void* handle) {
   NEEDS_INIT;
   auto* module = static_cast<emulation::Module*>(handle);
@@ -187,14 +185,6 @@ API cuModuleGetFunction(void** out, void* handle, const char* name) {
   return NOT_FOUND;
 }
 
-API cuFuncGetModule(void** out, void* handle) {
-  NEEDS_INIT;
-  emulation::Function* function = emulation::find_function(handle);
-  if (!function) return INVALID_HANDLE;
-  *out = function->module;
-  return SUCCESS;
-}
-
 API cuFuncGetAttribute(int* value, int attribute, void* handle) {
   NEEDS_INIT;
   emulation::Function* function = emulation::find_function(handle);
@@ -218,11 +208,6 @@ API cuFuncSetAttribute(void* handle, int attribute, int value) {
   if (attribute != 8 || value < 0 || static_cast<size_t>(value) > max_shared) return INVALID_VALUE;
   function->dynamic_limit = value;
   return SUCCESS;
-}
-
-API cuFuncSetCacheConfig(void* handle, int) {
-  NEEDS_INIT;
-  return emulation::find_function(handle) ? SUCCESS : INVALID_HANDLE;
 }
 
 // The launch interface of old: PyCUDA still sets the shape it then passes to cuLaunchKernel anyway.

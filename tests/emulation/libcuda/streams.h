@@ -191,31 +191,6 @@ API cuStreamQuery(void* handle) {
   return emulation::query(stream->last, context);
 }
 
-API cuStreamGetFlags(void* handle, unsigned* flags) {
-  NEEDS_STREAM(handle);
-  *flags = stream->flags;
-  return SUCCESS;
-}
-
-API cuStreamGetPriority(void* handle, int* priority) {
-  NEEDS_STREAM(handle);
-  *priority = stream->priority;
-  return SUCCESS;
-}
-
-API cuStreamGetCtx(void* handle, void** out) {
-  NEEDS_STREAM(handle);
-  *out = stream->context;
-  return SUCCESS;
-}
-
-API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
-  NEEDS_CONTEXT;
-  if (least) *least = 0;
-  if (greatest) *greatest = -5;
-  return SUCCESS;
-}
-
 API cuStreamWaitEvent(void* handle, void* event_handle, unsigned) {
   NEEDS_STREAM(handle);
   emulation::Event* event = emulation::find_event(event_handle);
