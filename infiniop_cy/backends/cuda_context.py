@@ -1,5 +1,4 @@
 """PyCUDA's view of a device: its primary context, and the way of NumPy arrays there and back."""
-import functools
 import threading
 
 import numpy as np
@@ -10,6 +9,7 @@ CHUNK = 4 << 20       # bytes of a staging buffer; larger ones take as long to f
 STAGED_FROM = 1 << 20  # bytes; below, the driver's own buffer does as well
 
 _local = threading.local()
+_allocators: dict = {}  # by device
 
 
 class ThreadContext:
@@ -91,19 +91,22 @@ class ThreadContext:
         np.copyto(part, buffer)
 
 
-@functools.cache
 def allocator(index):
     """What gives a GPUArray memory of a device, as driver.mem_alloc does, that any thread may free."""
-    from pycuda import driver
+    if index not in _allocators:
+        _allocators[index] = _new_allocator(index)
+    return _allocators[index]
 
-    class Memory(driver.PointerHolderBase):
-        def __init__(self, size):
-            super().__init__()
-            self._memory = _core.DeviceMemory(index, size, "result")
 
-        def get_pointer(self):
-            return self._memory.address
-    return Memory
+def _new_allocator(index):
+    from pycuda.driver import PointerHolderBase
+    kind = type("Memory", (PointerHolderBase,), {"get_pointer": lambda self: self.memory.address})
+
+    def allocate(size):
+        held = kind()
+        held.memory = _core.DeviceMemory(index, size, "result")
+        return held
+    return allocate
 
 
 def current(index):

@@ -257,7 +257,7 @@ static inline int cuda_mark(void **event, void *stream) {
     int code = cuda_driver.create_event(event, CUDA_EVENT_WITHOUT_TIMING);
     if (code) return code;
     code = cuda_driver.record_event(*event, stream);
-    if (code) cuda_driver.destroy_event(*event);
+    if (code) cuda_driver.destroy_event(*event), *event = NULL;
     return code;
 }
 static inline int cuda_marked(void *event, int wait) {

@@ -40,7 +40,7 @@ cdef int check_driver(int code, str op) except -1:
 cdef class DeviceMemory:
     """Device memory of the primary context, freed by whichever thread drops it last, as PyCUDA's own is not."""
     cdef readonly int index
-    cdef readonly size_t address
+    cdef void *start
 
     def __init__(self, int index, size_t size, str op):
         cdef void *address = NULL
@@ -50,11 +50,15 @@ cdef class DeviceMemory:
             cuda_leave()
         raise_if_short(code, size, op)
         self.index = index
-        self.address = <size_t>address
+        self.start = address
+
+    @property
+    def address(self):
+        return <uintptr_t>self.start
 
     def __dealloc__(self):
-        if self.address and cuda_enter(self.index) == 0:
-            cuda_free(<void *>self.address)
+        if self.start != NULL and cuda_enter(self.index) == 0:
+            cuda_free(self.start)
             cuda_leave()
 
 
