@@ -123,6 +123,8 @@ template <class Tile> INFINIOP_INLINE void grad_weight_tile(const CudaConvGradWe
                 next.commit(panel_a[1 - now], panel_b[1 - now]);
                 __syncthreads();
             }
+            static_assert(CUDA_CONV_CHUNK <= TENSOR_CORE_RUN, "a chunk is a run");
+            sums.settle();
         }
         if (a.mode == CUDA_CONV_ALL) {
             sums.add_to(to, a.columns, a.continues || unit);

@@ -15,7 +15,6 @@ namespace INFINIOP_ISA {
 namespace {
 
 template <class E> inline constexpr bool has_tensor_cores = false;
-constexpr int TENSOR_CORE_RUN = 256;
 
 #if __CUDA_ARCH__ >= 700
 template <class Type, class Memory, int DEPTH> struct core_of {
@@ -52,7 +51,6 @@ template <class E, int arithmetic, int size, bool K_INNERMOST> struct TensorCore
     using Fragment = nvcuda::wmma::fragment<Use, 16, 16, core::depth, Type, Layout...>;
     typedef Fragment<nvcuda::wmma::accumulator, float> Sum;
     Sum sum[warp_rows / 16][warp_columns / 16], part[warp_rows / 16][warp_columns / 16];
-    int steps;  // that are in part
 
     static INFINIOP_INLINE int a_at(int k, int row) { return k_innermost ? row * a_pitch + k : k * a_pitch + row; }
     static INFINIOP_INLINE int b_at(int k, int column) {
@@ -67,14 +65,13 @@ template <class E, int arithmetic, int size, bool K_INNERMOST> struct TensorCore
         for (auto &row : part)
 #pragma unroll
             for (Sum &s : row) nvcuda::wmma::fill_fragment(s, 0.0f);
-        steps = 0;
     }
     INFINIOP_INLINE void clear() {
         for (auto &row : sum)
             for (Sum &s : row) nvcuda::wmma::fill_fragment(s, 0.0f);
         clear_part();
     }
-    // sum += part
+    // Those who multiply settle after TENSOR_CORE_RUN products at most, and when they are done: sum += part.
     INFINIOP_INLINE void settle() {
 #pragma unroll
         for (int i = 0; i < warp_rows / 16; i++)
@@ -104,7 +101,6 @@ template <class E, int arithmetic, int size, bool K_INNERMOST> struct TensorCore
 #pragma unroll
                 for (int j = 0; j < warp_columns / 16; j++) mma_sync(part[i][j], x[i], y[j], part[i][j]);
         }
-        if (++steps == TENSOR_CORE_RUN / depth) settle();
     }
 
     static INFINIOP_INLINE void load_sum(Sum &s, const float *from, int64_t pitch) {
@@ -123,7 +119,6 @@ template <class E, int arithmetic, int size, bool K_INNERMOST> struct TensorCore
                 use(sum[i][j], matrix + (first_row() + i * 16) * pitch + first_column() + j * 16);
     }
     INFINIOP_INLINE void store(float *to, int64_t pitch, int = 0, int = rows) {
-        settle();
         each(to, pitch, [=](Sum &s, float *p) { store_sum(s, p, pitch); });
     }
     INFINIOP_INLINE void load(float *from, int64_t pitch) {
@@ -131,7 +126,6 @@ template <class E, int arithmetic, int size, bool K_INNERMOST> struct TensorCore
         clear_part();
     }
     INFINIOP_INLINE void add_to(float *total, int64_t pitch, bool continues) {
-        settle();
         each(total, pitch, [=](Sum &s, float *p) {
             Sum v;
             nvcuda::wmma::fill_fragment(v, 0.0f);

@@ -70,9 +70,15 @@ def test_long_sums_on_tensor_cores(monkeypatch, rng):
     four products, so that one sum of all would be off by 2e-4. Runs of 256, added with rounding, lose those of 64 steps
     of at most five places (3.8e-5) and 16 roundings."""
     monkeypatch.setenv("INFINIOP_CY_TF32", "1")
-    g, x = ((rng.integers(512, 1024, (1, channels, 4096)) / 1024).astype(np.float32) for channels in (8, 8))
-    w = np.zeros((8, 8, 1), np.float32)
-    got = iop.conv_backward._function(g, x, w, device="cuda", output_mask=(False, True, False)).grad_weight
-    exact = g[0].astype(float) @ x[0].T.astype(float)
-    error = np.abs(got[:, :, 0] / exact - 1).max()
-    assert error <= 64 * 5 * 2.0**-23 + 16 * 2.0**-24
+    conv, long = iop.conv_backward._function, 4096
+
+    def numbers(*shape):
+        return (rng.integers(512, 1024, shape) / 1024).astype(np.float32)  # of ten bits, as TF32
+    g, x, w = numbers(1, 8, long), numbers(1, 8, long), numbers(8, 8, 1)
+    grad_weight = conv(g, x, w, device="cuda", output_mask=(False, True, False)).grad_weight
+    pairs = [(grad_weight[:, :, 0], g[0].astype(float) @ x[0].T)]
+    g, x, w = numbers(1, long, 16), numbers(1, 8, 16), numbers(long, 8, 1)
+    grad_input = conv(g, x, w, device="cuda", output_mask=(True, False, False)).grad_input
+    pairs.append((grad_input[0], w[:, :, 0].T.astype(float) @ g[0]))
+    for got, exact in pairs:
+        assert np.abs(got / exact - 1).max() <= 64 * 5 * 2.0**-23 + 16 * 2.0**-24
