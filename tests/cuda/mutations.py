@@ -53,7 +53,7 @@ REPLACEMENTS = [
     ("cuda/elementwise.cu", "if (column < columns && lane < rows)", "", ELEMENTWISE),
     ("cuda/elementwise.cu", "if (row >= rows || lane >= columns) continue;", "", ELEMENTWISE),
     ("cuda/conv_grad_input.cuh", "if ((s + 1) % (TENSOR_CORE_RUN / Tile::depth) == 0) sums.settle();", "", LONG),
-    ("cuda/conv_grad_weight.cuh", "sums.settle();", "if (left <= CUDA_CONV_CHUNK) sums.settle();", LONG),
+    ("cuda/conv_grad_weight.cuh", "if (s + 1 == steps) ", "if (s + 1 == steps && left <= CUDA_CONV_CHUNK) ", LONG),
     (SPACES, "self.call.follow(other, op)", "pass", STREAMS),
     (SPACES, "self.call.lead(other, self._op)", "pass", STREAMS),
     (SPACES, "self.call.hold(d.owner)", "pass", DLPACK),
