@@ -5,30 +5,30 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
+from infiniop_cy.backends.cuda_build import EVERYWHERE, parse_target
 from infiniop_cy.core import _core
 from infiniop_cy.dtypes import STORAGE
 
-CAPABILITIES = (75, 80, 90)
 
-
-def compile_module(nvcc, name, dtype, capability):
+def compile_module(nvcc, name, dtype, capability, kind):
     """(what, problems, most registers of a kernel)"""
     _, source, options, folders = _core.cuda_build_request(name, dtype, capability)
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+    arch = f"{'compute' if kind == 'ptx' else 'sm'}_{capability}"
+    with tempfile.NamedTemporaryFile(suffix=f".{kind}") as file:
         ran = subprocess.run(
-            [nvcc, "--cubin", f"-arch=sm_{capability}", *options, *(f"-I{folder}" for folder in folders), "-Xptxas",
-             "-v", source, "-o", file.name], capture_output=True, text=True, check=False)
+            [nvcc, f"--{kind}", f"-arch={arch}", *options, *(f"-I{folder}" for folder in folders), "-Xptxas", "-v",
+             source, "-o", file.name], capture_output=True, text=True, check=False)
     text = ran.stdout + ran.stderr
-    what = f"{name} {dtype} sm_{capability}"
+    what = f"{name} {dtype} {arch}"
     if ran.returncode:
         return what, [text], 0
     problems = [line.strip() for line in text.splitlines() if re.search(r"warning|[1-9]\d* bytes (spill|stack)", line)]
-    return what, problems, max(map(int, re.findall(r"Used (\d+) registers", text)))
+    return what, problems, max(map(int, re.findall(r"Used (\d+) registers", text)), default=0)
 
 
 def main(nvcc):
-    jobs = [(nvcc, name, dtype, capability) for name in [*_core.formula_names(), "conv_backward"] for dtype in STORAGE
-            for capability in CAPABILITIES]
+    jobs = [(nvcc, name, dtype, *parse_target(target)) for name in [*_core.formula_names(), "conv_backward"]
+            for dtype in STORAGE for target in EVERYWHERE]
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda job: compile_module(*job), jobs))
     bad = [(what, problem) for what, problems, _ in results for problem in problems]

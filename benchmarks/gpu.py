@@ -4,15 +4,16 @@
 
 Times are medians of CUDA events around whole rounds over rotating buffers larger than the L2 cache; contestants take
 turns. Everything is checked before it is timed: elementwise results against the CPU's, gradients of convolutions
-against torch in float64. Needs a GPU, PyCUDA and torch; see docs/gpu.md and benchmarks/gpu.sh.
+against torch in float64. Every row is written as soon as it is measured; one that fails is recorded with its error.
+Needs a GPU, PyCUDA and torch; see docs/gpu.md and benchmarks/gpu.sh.
 """
 import argparse
-import json
 import os
 import statistics
 import sys
 import time
 from datetime import date
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ import torch
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import peers
 from conv_shapes import FAMILIES
+from gpu_rows import Record, measure_all
 
 import infiniop_cy as iop
 from infiniop_cy.testing import CASES, DTYPES, dtype_of
@@ -90,9 +92,8 @@ def elementwise_row(case, dtype, n, handle):
     contestants["torch"] = lambda i: torch_call(*buffers[i % sets])
     seconds = race(contestants, sets * 4)
     copy_rate = 2 * n * itemsize / seconds["copy"]
-    return {"operator": str(case), "dtype": dtype, "elements": n, "seconds": seconds,
-            "of_copy": 3 * n * itemsize / seconds["ours"] / copy_rate, "torch": seconds["torch"] / seconds["ours"],
-            "copy_rate": copy_rate}
+    return {"seconds": seconds, "of_copy": 3 * n * itemsize / seconds["ours"] / copy_rate,
+            "torch": seconds["torch"] / seconds["ours"], "copy_rate": copy_rate}
 
 
 def launch_row(handle):
@@ -113,7 +114,7 @@ def launch_row(handle):
     return result
 
 
-def conv_row(family, case, dtype, layout, handle):
+def conv_row(case, dtype, layout, handle):
     """dtype "tf32": float32 data on tensor cores, on both sides."""
     storage = "float32" if dtype == "tf32" else dtype
     os.environ["INFINIOP_CY_TF32"] = str(int(dtype == "tf32"))
@@ -146,52 +147,76 @@ def conv_row(family, case, dtype, layout, handle):
         [0] * len(stride), groups, [True] * 3)
     error = max(float((got.double() - want).norm() / want.norm()) for got, want in zip(outs, exact))
     bound = {"float64": 1e-12, "float32": 1e-5, "tf32": 2e-3, "float16": 2e-3, "bfloat16": 1e-2}[dtype]
-    assert error < bound, f"{case} {dtype} {layout}: relative error {error}"
+    if not error < bound:
+        raise ArithmeticError(f"relative error {error}, expected at most {bound}")
     seconds = race({"ours": ours, "torch": cudnn}, 4)
-    return {"family": family, "shape": str(case), "dtype": dtype, "layout": layout, "seconds": seconds, "error": error,
-            "torch": seconds["torch"] / seconds["ours"], "flops": 2 * case.flops / seconds["ours"]}
+    return {"seconds": seconds, "relative_error": error, "torch": seconds["torch"] / seconds["ours"],
+            "flops": 2 * case.flops / seconds["ours"]}
+
+
+def device_works():
+    try:
+        torch.cuda.synchronize()
+        return bool(torch.ones(1, device="cuda").item())
+    except RuntimeError:
+        return False
+
+
+def jobs(handle, elements):
+    """(table, what tells a row from others, function that measures it), what matters most first."""
+    yield "launch", {"what": "one call through a descriptor"}, lambda: launch_row(handle)
+    for case in CASES:
+        for dtype in DTYPES:
+            if case.row.name in peers.TORCH:
+                yield ("elementwise", {"operator": str(case), "dtype": dtype, "elements": elements},
+                       partial(elementwise_row, case, dtype, elements, handle))
+    rows = [("typical", c, d, "contiguous") for d in CONV_TARGETS for c in FAMILIES["typical"]]
+    rows += [("typical", c, d, "channels_last") for d in ("float16", "float32") for c in FAMILIES["typical"]
+             if len(c.size) == 2]
+    rows += [("resnet50", c, d, "contiguous") for d in ("float32", "float16") for c in FAMILIES["resnet50"]]
+    for family, case, dtype, layout in rows:
+        yield ("conv", {"family": family, "shape": str(case), "dtype": dtype, "layout": layout},
+               partial(conv_row, case, dtype, layout, handle))
+
+
+def show(table, row):
+    names = ("what", "family", "operator", "shape", "dtype", "layout")
+    what = " ".join(str(row[name]) for name in names if name in row)
+    if "error" in row:
+        measured = f"FAILED: {row['error']}"
+    elif table == "launch":
+        measured = ", ".join(f"{form} {row[form] * 1e6:.1f} us" for form in ("addresses", "tensors"))
+    else:
+        rate = f"copy {row['of_copy']:5.0%}" if table == "elementwise" else f"{row['flops'] / 1e12:7.2f} TF/s"
+        measured = f"{row['seconds']['ours'] * 1e6:9.1f} us   {rate}   torch/ours {row['torch']:5.2f}"
+    print(f"{what:60} {measured}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", help="file to write the results to")
+    parser.add_argument("--json", help="file to write the results to, row by row")
     parser.add_argument("--seconds", type=float, default=240, help="stop starting rows after this long")
     parser.add_argument("--elements", type=int, default=1 << 26)
+    parser.add_argument("--resume", action="store_true", help="measure only the rows that the file does not have")
     options = parser.parse_args()
-    started = time.monotonic()
+    deadline = time.time() + options.seconds
     torch.manual_seed(0)
-    facts = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda,
-             "cudnn": torch.backends.cudnn.version(), "date": date.today().isoformat(), "elementwise": [], "conv": []}
-    print(f"{facts['gpu']}, torch {facts['torch']}, CUDA {facts['cuda']}, cuDNN {facts['cudnn']}")
-
-    def left():
-        return time.monotonic() - started < options.seconds
-
+    record = Record(options.json, {
+        "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(), "date": date.today().isoformat()}, options.resume)
+    print("{gpu}, torch {torch}, CUDA {cuda}, cuDNN {cudnn}".format_map(record.facts))
     with iop.Handle("cuda") as handle:
-        facts["launch"] = launch_row(handle)
-        print("one call through a descriptor: " + ", ".join(
-            f"{form} {value * 1e6:.1f} us" for form, value in facts["launch"].items()))
-        rows = [("typical", c, d, "contiguous") for d in CONV_TARGETS for c in FAMILIES["typical"]]
-        rows += [("typical", c, d, "channels_last") for d in ("float16", "float32") for c in FAMILIES["typical"]
-                 if len(c.size) == 2]
-        rows += [("resnet50", c, d, "contiguous") for d in ("float32", "float16") for c in FAMILIES["resnet50"]]
-        for case in CASES:
-            for dtype in DTYPES:
-                if left() and case.row.name in peers.TORCH:
-                    row = elementwise_row(case, dtype, options.elements, handle)
-                    facts["elementwise"].append(row)
-                    print(f"{row['operator']:40} {dtype:9} {row['seconds']['ours'] * 1e6:9.1f} us   copy "
-                          f"{row['of_copy']:5.0%}   torch/ours {row['torch']:5.2f}", flush=True)
-        for family, case, dtype, layout in rows:
-            if left():
-                row = conv_row(family, case, dtype, layout, handle)
-                facts["conv"].append(row)
-                print(f"{family:9} {row['shape']:24} {dtype:9} {layout:14} {row['seconds']['ours'] * 1e6:9.1f} us   "
-                      f"{row['flops'] / 1e12:7.2f} TF/s   torch/ours {row['torch']:5.2f}", flush=True)
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(facts, file, indent=1)
+        finished = measure_all(jobs(handle, options.elements), record, lambda: time.time() < deadline, device_works,
+                               show)
+    if not finished and options.json:  # a fault has ended this process's use of the device, not another's
+        left = max(0, deadline - time.time())
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, __file__, "--json", options.json, "--seconds", str(left),
+                                  "--elements", str(options.elements), "--resume"])
+    failures = record.failures()
+    print(f"{len(failures)} rows failed")
+    return 1 if failures or not finished else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

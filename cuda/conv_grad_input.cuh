@@ -167,9 +167,11 @@ INFINIOP_INLINE void sum_input_tile(Tile &sums, const CudaConvGradInput &a, cons
         const int now = s & 1;
         if (s + 1 < steps) next.fetch(a, block, column);
         sums.multiply(panel_a + now * Tile::a_size, panel_b + now * Tile::b_size);
+        if ((s + 1) % (TENSOR_CORE_RUN / Tile::depth) == 0) sums.settle();
         if (s + 1 < steps) next.commit(panel_a + (1 - now) * Tile::a_size, panel_b + (1 - now) * Tile::b_size);
         __syncthreads();
     }
+    sums.settle();
 }
 
 // Sums to grad_input, by way of `stage`. nonfinite, in shared memory: some weight of these rows is inf or NaN, so what

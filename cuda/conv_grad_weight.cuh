@@ -108,7 +108,7 @@ template <class Tile> INFINIOP_INLINE void grad_weight_tile(const CudaConvGradWe
             const Unit all(a.units, block.first_unit + unit);  // again each time, which saves registers
             const int left = int(all.length) - done;
             if (left <= 0) break;
-            const int steps = (min(left, int(CUDA_CONV_CHUNK)) + Tile::depth - 1) / Tile::depth;
+            const int steps = min((left + Tile::depth - 1) / Tile::depth, CUDA_CONV_CHUNK / Tile::depth);
             write_pixel(pixels[threadIdx.x], c, block, all.flat + done + threadIdx.x, int(threadIdx.x) < left);
             __syncthreads();
             const OutputPixel *pixel = pixels + threadIdx.x % Tile::depth;
@@ -116,10 +116,12 @@ template <class Tile> INFINIOP_INLINE void grad_weight_tile(const CudaConvGradWe
             next.fetch(c, *pixel, columns, block.rows);
             next.commit(panel_a[0], panel_b[0]);
             __syncthreads();
+            static_assert(CUDA_CONV_CHUNK <= TENSOR_CORE_RUN, "a chunk is a run");
             for (int s = 0; s < steps; s++) {
                 const int now = s & 1;
                 next.fetch(c, pixel[(s + 1) * Tile::depth], columns, block.rows);
                 sums.multiply(panel_a[now], panel_b[now]);
+                if (s + 1 == steps) sums.settle();  // behind the loop it would cost registers in it
                 next.commit(panel_a[1 - now], panel_b[1 - now]);
                 __syncthreads();
             }

@@ -1,5 +1,9 @@
 // FmaTile's counterpart on tensor cores, where the hardware has them for the type; its products are exact and its sums
 // single precision, in the hardware's order. float is rounded to tf32.
+//
+// The hardware cuts off what its sums have below the last place, always toward zero, so that the error of a sum grows
+// as fast as the sum. It therefore adds no more than TENSOR_CORE_RUN products, which are then added to the whole as
+// usual.
 #pragma once
 #include "conv_tiles.cuh"
 
@@ -46,7 +50,7 @@ template <class E, int arithmetic, int size, bool K_INNERMOST> struct TensorCore
     template <class Use, class Type, class... Layout>
     using Fragment = nvcuda::wmma::fragment<Use, 16, 16, core::depth, Type, Layout...>;
     typedef Fragment<nvcuda::wmma::accumulator, float> Sum;
-    Sum sum[warp_rows / 16][warp_columns / 16];
+    Sum sum[warp_rows / 16][warp_columns / 16], part[warp_rows / 16][warp_columns / 16];
 
     static INFINIOP_INLINE int a_at(int k, int row) { return k_innermost ? row * a_pitch + k : k * a_pitch + row; }
     static INFINIOP_INLINE int b_at(int k, int column) {
@@ -56,9 +60,26 @@ template <class E, int arithmetic, int size, bool K_INNERMOST> struct TensorCore
     static INFINIOP_INLINE int first_row() { return threadIdx.x / CUDA_CONV_WARP / 2 * warp_rows; }
     static INFINIOP_INLINE int first_column() { return threadIdx.x / CUDA_CONV_WARP % 2 * warp_columns; }
 
+    INFINIOP_INLINE void clear_part() {
+#pragma unroll
+        for (auto &row : part)
+#pragma unroll
+            for (Sum &s : row) nvcuda::wmma::fill_fragment(s, 0.0f);
+    }
     INFINIOP_INLINE void clear() {
         for (auto &row : sum)
             for (Sum &s : row) nvcuda::wmma::fill_fragment(s, 0.0f);
+        clear_part();
+    }
+    // Those who multiply settle after TENSOR_CORE_RUN products at most, and when they are done: sum += part.
+    INFINIOP_INLINE void settle() {
+#pragma unroll
+        for (int i = 0; i < warp_rows / 16; i++)
+#pragma unroll
+            for (int j = 0; j < warp_columns / 16; j++)
+#pragma unroll
+                for (int l = 0; l < Sum::num_elements; l++) sum[i][j].x[l] += part[i][j].x[l];
+        clear_part();
     }
 
     INFINIOP_INLINE void multiply(const E *a, const E *b) {
@@ -78,7 +99,7 @@ template <class E, int arithmetic, int size, bool K_INNERMOST> struct TensorCore
 #pragma unroll
             for (int i = 0; i < warp_rows / 16; i++)
 #pragma unroll
-                for (int j = 0; j < warp_columns / 16; j++) mma_sync(sum[i][j], x[i], y[j], sum[i][j]);
+                for (int j = 0; j < warp_columns / 16; j++) mma_sync(part[i][j], x[i], y[j], part[i][j]);
         }
     }
 
@@ -102,6 +123,7 @@ template <class E, int arithmetic, int size, bool K_INNERMOST> struct TensorCore
     }
     INFINIOP_INLINE void load(float *from, int64_t pitch) {
         each(from, pitch, [=](Sum &s, float *p) { load_sum(s, p, pitch); });
+        clear_part();
     }
     INFINIOP_INLINE void add_to(float *total, int64_t pitch, bool continues) {
         each(total, pitch, [=](Sum &s, float *p) {

@@ -7,6 +7,8 @@
 namespace INFINIOP_ISA {
 namespace {
 
+constexpr int TENSOR_CORE_RUN = 256;  // products of a sum, at most, that tensor cores add by themselves
+
 template <class E, int n> struct alignas(n * sizeof(E)) Vector { E lane[n]; };
 
 // 16 by 16 threads. A thread has groups of `lane` neighbouring rows and columns: reading them is one access.
@@ -51,6 +53,8 @@ template <class E, int arithmetic, int size> struct FmaTile {
                 for (int j = 0; j < columns / 16; j++) sum[i][j] = mul_add(x[i], y[j], sum[i][j]);
         }
     }
+
+    INFINIOP_INLINE void settle() {}  // tensor cores have sums to bring together
 
     // use(sums, element) for each `lane` sums side by side in a row, of rows [from, from + count); both are multiples
     // of 16*lane.

@@ -132,3 +132,33 @@ def test_sweep_of_algorithms(tmp_path):
     assert {"grad_input:gemm", "grad_input:taps"} <= set(rows[0]["seconds"])
     assert {"grad_weight:gemm", "grad_weight:im2col"} <= set(rows[1]["seconds"])
     assert all(row["chosen"] in row["seconds"] for row in rows)
+
+
+def test_rows_of_a_lent_machine(monkeypatch, tmp_path):
+    """Each is on disk before the next is measured; an error is a row; after a fault of the device another process goes
+    on with what is left, and a row that took the device along is not tried again."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from gpu_rows import Record, measure_all
+    path, works, tried = tmp_path / "gpu.json", [True, False], []
+
+    def row(number):
+        def measure():
+            if number:
+                assert [r["number"] for r in json.loads(path.read_text())["rows"]] == list(range(number))
+            tried.append(number)
+            if number in (1, 2):
+                raise ArithmeticError(f"row {number}")
+            return {"seconds": 1}
+        return "rows", {"number": number}, measure
+    jobs = [row(number) for number in range(5)]
+    shown = []
+    arguments = dict(device_works=lambda: works.pop(0), show=lambda table, row: shown.append(row))
+    assert not measure_all(jobs, Record(path, {"gpu": "x"}), lambda: True, **arguments)
+    again = Record(path, {"gpu": "y"}, resume=True)
+    assert measure_all(jobs, again, lambda: len(tried) < 4, **arguments)
+    assert tried == [0, 1, 2, 3]
+    assert [row.get("error") for row in json.loads(path.read_text())["rows"]] == [
+        None, "ArithmeticError: row 1", "ArithmeticError: row 2", None]
+    assert len(again.failures()) == 2
+    assert len(shown) == 4
+    assert again.facts["gpu"] == "x"

@@ -1,7 +1,7 @@
 """NVIDIA GPUs: PyCUDA finds the device and builds the kernels, the core checks, plans and launches."""
 from infiniop_cy.backends import cuda_arrays
-from infiniop_cy.backends.cuda_context import current
-from infiniop_cy.backends.cuda_spaces import DeviceSpace, HostSpace
+from infiniop_cy.backends.cuda_context import allocator, current
+from infiniop_cy.backends.cuda_spaces import DeviceSpace, HostSpace, OrderedCall
 from infiniop_cy.core import _core
 from infiniop_cy.status import BadParam
 
@@ -10,7 +10,7 @@ class DevicePlan:
     """A plan of the core, given device arrays or addresses."""
 
     def __init__(self, op, index, plan, names):
-        self._op, self._index, self._plan, self._names = op, index, plan, names
+        self._op, self.index, self._plan, self._names = op, index, plan, names
 
     @property
     def workspace_size(self):
@@ -21,23 +21,34 @@ class DevicePlan:
         return self._plan.facts
 
     def calculate(self, *values, stream=None):
-        stream = cuda_arrays.stream_address(stream, self._op)
-        operands = [self._operand(value, name, stream) for value, name in zip(values, self._names)]
-        self._plan.calculate(*operands, stream=stream)
+        """stream: None for that of the arrays, as for functions; the default stream where there are but addresses."""
+        if stream is not None:
+            stream = cuda_arrays.stream_address(stream, self._op)
+        given = dict(zip(self._names, values))
+        arrays = {name: value for name, value in given.items() if self._is_array(name, value)}
+        if not arrays:
+            self._plan.calculate(*values, stream=stream or cuda_arrays.LEGACY_STREAM)
+            return
+        found, stream, others = cuda_arrays.describe_all(self._op, arrays, stream)
+        headers = {name: self._header(name, d) for name, d in found.items()}
+        with OrderedCall(self.index, self._op, stream, others, found.values()):
+            self._plan.calculate(*(headers.get(name, value) for name, value in given.items()), stream=stream)
 
-    def _operand(self, value, name, stream):
-        """None, an address, or a header of the device array; its own stream is the caller's business."""
+    def _is_array(self, name, value):
+        """False for None and addresses."""
         if value is None or (hasattr(value, "__index__") and not hasattr(value, "shape")):
-            return value
+            return False
         what = f"{self._op}: {name}"
         if not cuda_arrays.is_device_array(value):
             if hasattr(value, "__array_interface__"):
-                raise BadParam(f"{what} is in the host's memory, expected an array on cuda:{self._index} or an address")
+                raise BadParam(f"{what} is in the host's memory, expected an array on cuda:{self.index} or an address")
             raise TypeError(f"{what} is a {type(value).__name__}, expected an array or an address")
-        d = cuda_arrays.describe(value, what, stream)
+        return True
+
+    def _header(self, name, d):
         where = _core.device_of(d.address) if d.address else -1
-        if where not in (-1, self._index):
-            raise BadParam(f"{what} is on cuda:{where}, expected cuda:{self._index}")
+        if where not in (-1, self.index):
+            raise BadParam(f"{self._op}: {name} is on cuda:{where}, expected cuda:{self.index}")
         return _core.device_header(d.address, d.shape, d.strides, d.dtype, d.writable, d.owner)
 
 
@@ -77,7 +88,7 @@ class Backend:
         """A GPUArray of so many bytes."""
         from pycuda import gpuarray
         with current(self.index):
-            return gpuarray.empty(size, "uint8")
+            return gpuarray.GPUArray(size, "uint8", allocator=allocator(self.index))
 
     @staticmethod
     def shape_of(value):

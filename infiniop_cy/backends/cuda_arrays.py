@@ -1,7 +1,7 @@
 """Arrays in a GPU's memory: what each library calls address, strides, dtype and stream, and results of the same kind.
 
     kind                              read by                                  results
-    PyCUDA GPUArray                   attributes                               GPUArray, from the same allocator
+    PyCUDA GPUArray                   attributes                               GPUArray, from the allocator it names
     torch Tensor                      data_ptr(), stride(): also bfloat16      torch.empty_strided
     CuPy, Numba                       __cuda_array_interface__                 cupy.ndarray, numba.cuda.device_array
     anything else that exports it     __cuda_array_interface__ or DLPack       GPUArray
@@ -29,6 +29,7 @@ class Described(NamedTuple):
     writable: bool
     stream: int | None  # whose work the data is ready after; None where nothing is known
     owner: object       # keeps the memory
+    borrowed: bool = False  # the owner must be kept until the work is done, since its library knows of no stream
 
 
 def library_of(value):
@@ -102,7 +103,7 @@ def _dlpack(value, what, stream):
     dtype = _dtype_called(name, what)
     strides = contiguous_strides(shape, dtype.itemsize) if strides is None \
         else tuple(stride * dtype.itemsize for stride in strides)
-    return Described(address, shape, strides, dtype, True, None, owner)
+    return Described(address, shape, strides, dtype, True, None, owner, True)
 
 
 def has_stream(value):
@@ -118,6 +119,47 @@ def describe(value, what, stream=LEGACY_STREAM):
     if _has_interface(value):
         return _by_interface(value, what)
     return _dlpack(value, what, stream)
+
+
+def describe_all(op, arrays, stream=None):
+    """({name: Described}, stream, other streams) of a call on these arrays, by name.
+
+    The stream is the first that an array names, where none is given; data that the other streams make ready has to be
+    waited for. A given one is where the caller says that all data is ready."""
+    found = {name: describe(value, f"{op}: {name}") for name, value in arrays.items() if has_stream(value)}
+    named = list(dict.fromkeys(d.stream for d in found.values() if d.stream is not None))
+    if stream is not None:
+        others = []
+    else:
+        stream, *others = named or [LEGACY_STREAM]
+    for name, value in arrays.items():
+        if name not in found:
+            found[name] = describe(value, f"{op}: {name}", stream)
+    return {name: found[name] for name in arrays}, stream, others
+
+
+def is_current_stream(like, stream):
+    """Whether the library of an array would order what it does now on that stream."""
+    if library_of(like) == "torch":
+        import torch
+        return torch.cuda.current_stream(like.device).cuda_stream == stream
+    if library_of(like) == "cupy":
+        import cupy
+        return cupy.cuda.get_current_stream().ptr == stream
+    return False
+
+
+def borrow(like, index, size):
+    """(address, owner) of memory from the allocator of torch or CuPy, which may give it to others in the order of its
+    current stream as soon as the owner is gone."""
+    if library_of(like) == "torch":
+        import torch
+        memory = torch.empty(size, dtype=torch.uint8, device=like.device)
+        return memory.data_ptr(), memory
+    import cupy
+    with cupy.cuda.Device(index):
+        memory = cupy.cuda.alloc(max(1, size))
+    return memory.ptr, memory
 
 
 def memory_order(shape, model):
@@ -151,14 +193,15 @@ def new_array(like, index, shape, dtype, strides):
         from numba import cuda
         with cuda.gpus[index]:
             return cuda.device_array(shape, dtype, strides=strides)
-    from pycuda import gpuarray
+    from pycuda import driver, gpuarray
 
-    from infiniop_cy.backends.cuda_context import current
+    from infiniop_cy.backends.cuda_context import allocator, current
+    allocate = like.allocator if library == "pycuda" else driver.mem_alloc
     with current(index):
         # its strides must be None for it to see that it is contiguous
         gaps = None if strides == contiguous_strides(shape, dtype.itemsize) else strides
         return gpuarray.GPUArray(shape, dtype, strides=gaps,
-                                 **({"allocator": like.allocator} if library == "pycuda" else {}))
+                                 allocator=allocator(index) if allocate is driver.mem_alloc else allocate)
 
 
 def stream_address(stream, op):

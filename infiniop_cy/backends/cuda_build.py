@@ -1,79 +1,38 @@
-"""CUDA kernels: compiled by PyCUDA when first needed, for the GPU at hand, and kept on disk.
+"""CUDA kernels, built when first needed for the GPU at hand, or beforehand by `infiniop-cy build-kernels`.
 
-What a module is made of, and what it is called in the cache, is in core/cuda/build.h, which the C API shares.
-INFINIOP_CY_CACHE_DIR chooses the folder.
+How nvcc is found and run, and how files are kept, is in core/cuda/compile.h and cache.h, which the C API shares.
 """
-import os
-import pathlib
-import shutil
-import sys
-import tempfile
-
+from infiniop_cy.core import _core
 from infiniop_cy.status import DeviceArchitectureNotSupported, InternalError
 
-
-def find_nvcc():
-    """Path of nvcc: on PATH, in the toolkit's folder, or of the nvidia-cuda-nvcc wheel; "nvcc" where there is none."""
-    found = shutil.which("nvcc")
-    if found:
-        return found
-    folders = [pathlib.Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    folders.append(pathlib.Path("/usr/local/cuda"))
-    for site in sys.path:
-        folders += sorted(pathlib.Path(site or ".").glob("nvidia/cu*"), reverse=True)
-    for folder in folders:
-        if (folder / "bin/nvcc").is_file():
-            return str(folder / "bin/nvcc")
-    return "nvcc"
+# Machine code for every generation, which runs on its later GPUs too, and PTX for those that are yet to come.
+EVERYWHERE = ("75", "80", "90", "100", "120", "ptx90")
 
 
 def cubin(op, name, dtype, capability, fresh=False):
-    """Machine code of a formula's kernels, or of conv_backward's, for GPUs of that compute capability (90 for 9.0).
+    """An image of a formula's kernels, or of conv_backward's, for GPUs of that compute capability (90 for 9.0).
 
     fresh: compile even where the cache has it. Raises DeviceArchitectureNotSupported, and InternalError with the
     compiler's own words where it is missing or fails.
     """
-    from infiniop_cy.core import _core
     if capability < _core.LOWEST_CAPABILITY:
         raise DeviceArchitectureNotSupported(f"{op}: the GPU has compute capability {capability / 10}, expected at "
                                              f"least {_core.LOWEST_CAPABILITY / 10}")
-    path, source, options, folders = _core.cuda_build_request(name, dtype, capability)
-    path = pathlib.Path(path)
-    if not fresh:
-        try:
-            return path.read_bytes()
-        except OSError:
-            pass
-    image = _compile(f"{op}: the kernels of {name} for {dtype}", source, options, folders, capability, path)
-    _keep(path, image)
+    image, words = _core.cuda_image(name, dtype, capability, fresh)
+    if not image:
+        raise InternalError(f"{op}: the kernels of {name} for {dtype} need a CUDA compiler, and there is none, or it "
+                            f"fails: {words.strip()} (they would be kept in {_core.cuda_cache() or 'no folder'}, "
+                            "which `infiniop-cy build-kernels` fills on another machine, too)")
     return image
 
 
-def _compile(what, source, options, folders, capability, path):
-    from pycuda import compiler, driver
-    nvcc = find_nvcc()
-    try:
-        return compiler.compile(pathlib.Path(source).read_text(), nvcc=nvcc, options=options, arch=f"sm_{capability}",
-                                no_extern_c=True, cache_dir=False, include_dirs=folders)
-    except driver.CompileError as error:
-        text = " ".join(part for part in (str(error), getattr(error, "stderr", "")) if part)
-        raise InternalError(f"{what} do not compile with {nvcc}: {text}") from error
-    except OSError as error:
-        raise InternalError(f"{what} need a CUDA compiler, which does not start ({error}): install the CUDA toolkit or "
-                            f"the wheel nvidia-cuda-nvcc, or fill {path.parent}") from error
-
-
-def _keep(path, image):
-    """Write to the cache in one step, so that no other process reads half of it. A cache that cannot be written is
-    no error: the next process compiles again."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    except OSError:
-        return
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(image)
-        os.replace(temporary, path)
-    except OSError:
-        pathlib.Path(temporary).unlink(missing_ok=True)
+def parse_target(text):
+    """(capability, "cubin" or "ptx") of "90", "9.0", "sm_90", "ptx90" or "compute_90". Raises ValueError."""
+    word = text.strip().lower()
+    kind = "ptx" if word.startswith(("ptx", "compute_")) else "cubin"
+    digits = word.removeprefix("ptx").removeprefix("compute_").removeprefix("sm_")
+    major, point, minor = digits.partition(".")
+    capability = 10 * int(major) + int(minor) if point else int(digits)
+    if capability < _core.LOWEST_CAPABILITY:
+        raise ValueError(f"{text}: expected a compute capability of at least {_core.LOWEST_CAPABILITY / 10}")
+    return capability, kind

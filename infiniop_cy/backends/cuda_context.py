@@ -3,10 +3,13 @@ import threading
 
 import numpy as np
 
+from infiniop_cy.core import _core
+
 CHUNK = 4 << 20       # bytes of a staging buffer; larger ones take as long to fill as they save
 STAGED_FROM = 1 << 20  # bytes; below, the driver's own buffer does as well
 
 _local = threading.local()
+_allocators: dict = {}  # by device
 
 
 class ThreadContext:
@@ -46,7 +49,7 @@ class ThreadContext:
             yield buffer[:part.size], event, start, part
 
     def upload(self, address, array):
-        """Copy a C-contiguous array to the device, in the order of the stream."""
+        """Copy a C-contiguous array to the device, in the order of the stream, which may read it as late as that."""
         with self:
             if array.nbytes < STAGED_FROM:
                 if array.nbytes:
@@ -57,6 +60,10 @@ class ThreadContext:
                 np.copyto(buffer, part)
                 self.driver.memcpy_htod_async(address + start, buffer, self.stream)
                 event.record(self.stream)
+
+    def synchronize(self):
+        with self:
+            self.stream.synchronize()
 
     def download(self, array, address):
         """Copy to a C-contiguous array; it is there on return."""
@@ -82,6 +89,24 @@ class ThreadContext:
         buffer, event, part = copied
         event.synchronize()
         np.copyto(part, buffer)
+
+
+def allocator(index):
+    """What gives a GPUArray memory of a device, as driver.mem_alloc does, that any thread may free."""
+    if index not in _allocators:
+        _allocators[index] = _new_allocator(index)
+    return _allocators[index]
+
+
+def _new_allocator(index):
+    from pycuda.driver import PointerHolderBase
+    kind = type("Memory", (PointerHolderBase,), {"get_pointer": lambda self: self.memory.address})
+
+    def allocate(size):
+        held = kind()
+        held.memory = _core.DeviceMemory(index, size, "result")
+        return held
+    return allocate
 
 
 def current(index):

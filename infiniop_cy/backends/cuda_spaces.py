@@ -13,45 +13,57 @@ from infiniop_cy.dtypes import code_of
 from infiniop_cy.status import BadParam, NullPointer
 
 
-class Space:
-    """What both kinds have: a device, a stream, borrowed memory."""
+class OrderedCall:
+    """A call among streams: its own waits for the others, and at the end they wait for it, since what comes next there
+    may overwrite inputs and read results. Tensors of DLPack, whose libraries know nothing of our stream, are held."""
 
-    def __init__(self, index, stream):
-        self.index, self.stream = index, stream
-        self._call = _core.DeviceCall(index, stream)
-        self._values = {}  # id of an output's header: the caller's array
-
-    def borrow(self, size, op):
-        """The address of so many bytes, for the time of the call."""
-        return self._call.borrow(size, op)
+    def __init__(self, index, op, stream, others=(), described=()):
+        self.call = _core.DeviceCall(index, stream)
+        self._op, self._others = op, others
+        for other in others:
+            self.call.follow(other, op)
+        for d in described:
+            if d.borrowed:
+                self.call.hold(d.owner)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exc_info):
-        self._call.close()
+        self.call.close()
+        for other in self._others:
+            self.call.lead(other, self._op)
 
 
-class DeviceSpace(Space):
+class DeviceSpace:
     """Arrays in the GPU's memory. All work goes to the stream of the first that names one; nothing waits for it."""
 
     def __init__(self, index, op, arrays):
         """index: of the device, None for where the arrays are; arrays: by name, None for those that are missing."""
         present = {name: value for name, value in arrays.items() if value is not None}
-        self._like = next(iter(present.values()))
-        found = {name: cuda_arrays.describe(value, f"{op}: {name}") for name, value in present.items()
-                 if cuda_arrays.has_stream(value)}
-        streams = list(dict.fromkeys(d.stream for d in found.values() if d.stream is not None))
-        stream = streams[0] if streams else cuda_arrays.LEGACY_STREAM
-        for name, value in present.items():
-            if name not in found:
-                found[name] = cuda_arrays.describe(value, f"{op}: {name}", stream)
-        super().__init__(self._device_of(index, op, found), stream)
+        self._like, self._op = next(iter(present.values())), op
+        found, self.stream, others = cuda_arrays.describe_all(op, present)
+        self.index = self._device_of(index, op, found)
+        self._ordered = OrderedCall(self.index, op, self.stream, others, found.values())
         self._described = {id(value): found[name] for name, value in present.items()}
-        self._others = streams[1:]
-        for other in self._others:
-            self._call.follow(other, op)
-        self._op = op
+        self._values = {}    # id of an output's header: the header, and the caller's array
+        self._borrowed = []  # from the allocator of the arrays' library
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self._borrowed.clear()
+        self._ordered.__exit__(*exc_info)
+
+    def borrow(self, size, op):
+        """The address of so many bytes, for the time of the call: from torch or CuPy where the call runs on their
+        current stream, so that there is one cache of memory."""
+        if not cuda_arrays.is_current_stream(self._like, self.stream):
+            return self._ordered.call.borrow(size, op)
+        address, owner = cuda_arrays.borrow(self._like, self.index, size)
+        self._borrowed.append(owner)
+        return address
 
     @staticmethod
     def _device_of(index, op, found):
@@ -90,24 +102,38 @@ class DeviceSpace(Space):
         return self.output(value, self._op, "result", False)
 
     def copy(self, header, op):
-        return self._call.copy(header, op)
+        return self._ordered.call.copy(header, op)
 
     def result(self, header):
         return self._values[id(header)][1]
 
-    def __exit__(self, *exc_info):
-        super().__exit__(*exc_info)
-        for other in self._others:  # what comes next there may overwrite inputs and read results
-            self._call.lead(other, self._op)
 
-
-class HostSpace(Space):
+class HostSpace:
     """NumPy arrays, copied to the device and back. Each has memory of its own there, so none overlap."""
 
     def __init__(self, index, op, arrays):
         self._context = current(index)
-        super().__init__(index, self._context.stream.handle)
-        self._outputs = {}  # by name
+        self.index, self.stream = index, self._context.stream.handle
+        self._call = _core.DeviceCall(index, self.stream)
+        self._values = {}    # id of an output's header: the header, the caller's array, the order of its axes
+        self._outputs = {}   # by name
+        self._uploaded = []  # what the device may not have read yet
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self._call.close()
+        if self._uploaded:  # no result was waited for
+            self._context.synchronize()
+
+    def borrow(self, size, op):
+        """The address of so many bytes, for the time of the call."""
+        return self._call.borrow(size, op)
+
+    def _upload(self, header, array):
+        self._uploaded.append(array)
+        self._context.upload(header.ctypes.data, array)
 
     def _device_header(self, shape, strides, dtype, size, op):
         return _core.device_header(self.borrow(size, op), shape, strides, dtype, True, self)
@@ -122,7 +148,7 @@ class HostSpace(Space):
         strides = cuda_arrays.ordered_strides(part.shape, part.itemsize, order)
         strides = tuple(0 if step == 0 else new for step, new in zip(array.strides, strides))
         header = self._device_header(array.shape, strides, array.dtype, part.nbytes, op)
-        self._context.upload(header.ctypes.data, np.ascontiguousarray(part.transpose(order)))
+        self._upload(header, np.ascontiguousarray(part.transpose(order)))
         return header
 
     def output(self, value, op, name, accumulate):
@@ -135,7 +161,7 @@ class HostSpace(Space):
         strides = cuda_arrays.ordered_strides(array.shape, array.itemsize, order)
         header = self._device_header(array.shape, strides, array.dtype, array.nbytes, op)
         if accumulate:
-            self._context.upload(header.ctypes.data, np.ascontiguousarray(array.transpose(order)))
+            self._upload(header, np.ascontiguousarray(array.transpose(order)))
         self._values[id(header)] = header, array, order
         return header
 
@@ -153,4 +179,5 @@ class HostSpace(Space):
             copy = np.empty(in_memory.shape, array.dtype)
             self._context.download(copy, header.ctypes.data)
             in_memory[...] = copy
+        self._uploaded.clear()  # the stream is behind all of them
         return array

@@ -61,7 +61,8 @@ include "python/errors.pxi"         # failures as exceptions
 include "python/interrupt.pxi"        # signals during long calls
 include "python/arrays.pxi"         # NumPy arrays to tensors and back
 include "python/dlpack.pxi"         # device arrays of other libraries
-include "cuda/calls.pxi"            # device memory as Python sees it, and kernels when first needed
+include "cuda/memory.pxi"           # device memory as Python sees it, and what a call borrows and holds
+include "cuda/calls.pxi"            # kernels when first needed, and their launches
 include "python/calls.pxi"          # iop.relu_backward(g, x) on plain contiguous arrays
 include "python/functions.pxi"      # the same on everything else, and iop.conv_backward
 include "python/descriptors.pxi"    # plans that Python holds

@@ -3,7 +3,8 @@
     python tests/cuda/mutations.py [TEXT]     those whose description holds TEXT
 
 Barriers: each __syncthreads() of every .cu and .cuh file. Bounds: the guards of loads and stores. Waits: between
-streams, and before a staging buffer is used again. Run by .ci/run.
+streams, and before a staging buffer is used again. What must live on: owners of tensors, sources of uploads. Which
+memory: from whom workspaces and results come. Long sums: their runs. Run by .ci/run.
 """
 import os
 import pathlib
@@ -17,13 +18,20 @@ from typing import NamedTuple
 CHECKOUT = pathlib.Path(__file__).parents[2]
 SCHEDULES = ("forward", "reverse", "random")
 
+SPACES, ARRAYS = "infiniop_cy/backends/cuda_spaces.py", "infiniop_cy/backends/cuda_arrays.py"
+
 ELEMENTWISE = ("tests/test_conformance.py", "-k",
                "test_layout and (4-d or matrix) and float32 and relu or test_broadcast and relu")
 CONV = ("tests/test_conv.py", "-k",
         "(test_exact or test_inf_and_nan) and (float32 or bfloat16) and (not parallel or parallel-float32) or "
         "test_accuracy and many-channels or test_batch_cut and tiny")
 STREAMS = ("tests/cuda/test_streams.py",)
+LONG = ("tests/cuda/test_conv_tiles.py", "-k", "long_sums")
+CONTEXTS = ("tests/cuda/test_contexts.py",)
+TORCH = ("tests/cuda/test_torch.py",)
+DLPACK = ("tests/cuda/test_arrays.py", "-k", "dlpack")
 HOST = ("tests/cuda/test_host_arrays.py", "-k", "staging or threads")
+LAYOUTS = ("tests/cuda/test_host_arrays.py", "-k", "test_every_layout and long and reversed and float64 or test_conv")
 
 
 class Mutation(NamedTuple):
@@ -44,8 +52,15 @@ REPLACEMENTS = [
     ("cuda/elementwise.cu", "if (n < Index(a.size)) ", "", ELEMENTWISE),
     ("cuda/elementwise.cu", "if (column < columns && lane < rows)", "", ELEMENTWISE),
     ("cuda/elementwise.cu", "if (row >= rows || lane >= columns) continue;", "", ELEMENTWISE),
-    ("infiniop_cy/backends/cuda_spaces.py", "self._call.follow(other, op)", "pass", STREAMS),
-    ("infiniop_cy/backends/cuda_spaces.py", "self._call.lead(other, self._op)", "pass", STREAMS),
+    ("cuda/conv_grad_input.cuh", "if ((s + 1) % (TENSOR_CORE_RUN / Tile::depth) == 0) sums.settle();", "", LONG),
+    ("cuda/conv_grad_weight.cuh", "if (s + 1 == steps) ", "if (s + 1 == steps && left <= CUDA_CONV_CHUNK) ", LONG),
+    (SPACES, "self.call.follow(other, op)", "pass", STREAMS),
+    (SPACES, "self.call.lead(other, self._op)", "pass", STREAMS),
+    (SPACES, "self.call.hold(d.owner)", "pass", DLPACK),
+    (SPACES, "self._uploaded.append(array)", "pass", LAYOUTS),
+    (SPACES, "if not cuda_arrays.is_current_stream(self._like, self.stream):", "if True:", TORCH),
+    (ARRAYS, "stream, *others = named or [LEGACY_STREAM]", "stream, others = 0, []", TORCH),
+    (ARRAYS, "allocator(index) if allocate is driver.mem_alloc else allocate", "allocate", CONTEXTS),
     ("infiniop_cy/backends/cuda_context.py", "event.synchronize()  # the copy that last used", "pass  #", HOST),
     ("infiniop_cy/backends/cuda_context.py", "buffer, event, part = copied\n        event.synchronize()",
      "buffer, event, part = copied", HOST),

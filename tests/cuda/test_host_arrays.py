@@ -94,6 +94,20 @@ def test_conv(name, layout, rng):
     assert same_bits(masked.grad_weight, want.grad_weight)
 
 
+def test_sources_are_kept_until_they_are_read(emulator, rng, monkeypatch):
+    """Where no result is waited for, because of an error or since none is wanted, the end of the call waits."""
+    case = CONV_CASES["2d-groups"]
+    data = [arrange(a, "reversed") for a in make_case(case, "float32", rng)]
+    with cuda_context.current(0) as context:
+        context.context.synchronize()
+    before = emulator.pending()  # of tests that left something on another device
+    assert conv(*data, **case.keywords, output_mask=(False,) * 3, device="cuda") == (None,) * 3
+    assert emulator.pending() == before
+    with pytest.raises(iop.BadTensorShape):
+        relu(np.ones((5, 4), np.float32)[::-1], np.ones((4, 5), np.float32)[::-1], device="cuda")
+    assert emulator.pending() == before
+
+
 def test_an_error_leaves_outputs_alone(rng):
     out = np.full(3, 7, np.float32)
     for bad in (np.ones(4, np.float32), np.ones(3), np.ones(3, int)):

@@ -1,6 +1,7 @@
 """CUDA on the host, for tests: a libcuda.so.1 that runs kernels on the CPU, an nvcc that makes them, a small pycuda.
 
-Faults that a device may hide are errors here: out-of-bounds accesses, divergent barriers, missing waits.
+Faults that a device may hide are errors here: out-of-bounds accesses, divergent barriers, missing waits. README.md
+says what each part is for.
 """
 
 import ctypes
@@ -93,9 +94,10 @@ def pending():
 
 def counts():
     """Calls so far, and what is allocated now."""
-    numbers = (ctypes.c_ulonglong * 5)()
+    numbers = (ctypes.c_ulonglong * 7)()
     library().emulation_counts(numbers)
-    names = ("launches", "copies", "synchronisations", "allocations_alive", "bytes_alive")
+    names = ("launches", "copies", "synchronisations", "allocations_alive", "bytes_alive", "bytes_returned",
+             "pool_allocations")
     return dict(zip(names, numbers))
 
 

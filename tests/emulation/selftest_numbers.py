@@ -84,6 +84,25 @@ def test_products(drv, context, images, name, kind, result, m, n, k, columns):  
     np.testing.assert_allclose(out.astype(np.float64), 2 * (exact[0] @ exact[1]), rtol=rtol, atol=rtol)
 
 
+def test_products_are_truncated(drv, context, images):  # noqa: F811
+    """Four products at a time are aligned to the largest and lose what is below its 24 bits, whatever the sign."""
+    a, b = np.zeros((2, 16, 16), HALF)
+    a[:, 0], b[0] = 1, 1
+    a[:, 1], b[1] = 2.0**-12, 1.75 * 2.0**-12  # 0.875 of the last place of 1
+    a[:, 4], b[4] = 2.0**-12, 2.0**-11         # the next four: one last place
+    memory = [drv.mem_alloc(x.nbytes) for x in (a, b)]
+    for place, x in zip(memory, (a, b)):
+        drv.memcpy_htod(place, x)
+    out = np.empty((16, 16), np.float32)
+    product = drv.mem_alloc(out.nbytes)
+    function = drv.module_from_buffer(images("PRODUCTS")).get_function("half_16").prepare(["32s"])
+    for sign in (1, -1):
+        drv.memcpy_htod(memory[1], b * HALF.type(sign))
+        function.prepared_call((1, 1), (32, 1, 1), struct.pack("QQQi4x", *memory, product, 0))
+        drv.memcpy_dtoh(out, product)
+        assert (out == 2 * sign * (1 + 2.0**-23)).all()
+
+
 def test_a_product_needs_the_whole_warp(drv, context, images):  # noqa: F811
     memory = drv.mem_alloc(4096)
     function = drv.module_from_buffer(images("PRODUCTS")).get_function("half_16").prepare(["32s"])

@@ -1,39 +1,4 @@
-# Python's side of a GPU: NumPy headers over device memory, the stream and the memory of a call, kernels that are built
-# when first needed.
-
-def device_header(address, tuple shape, tuple strides, cnp.dtype dtype, bint writable, owner):
-    """Make an ndarray over device memory, which has shape, strides (bytes), dtype and address for the checks, but no
-    data to read. Raises NullPointer for address 0, unless the array is empty."""
-    cdef cnp.npy_intp lengths[MAX_NDIM]
-    cdef cnp.npy_intp steps[MAX_NDIM]
-    cdef int d
-    cdef cnp.ndarray header
-    if len(shape) > MAX_NDIM:
-        raise status.BadTensorShape(f"{len(shape)} dimensions, expected at most {MAX_NDIM}")
-    for d in range(len(shape)):
-        lengths[d] = shape[d]
-        steps[d] = strides[d]
-    if address == 0:
-        if 0 not in shape:
-            raise status.NullPointer("an array that is not empty is at address 0")
-        address = CUDA_CONV_ALIGN  # NumPy takes 0 as a wish for memory of its own
-    Py_INCREF(dtype)  # which NewFromDescr steals
-    header = PyArray_NewFromDescr(<PyTypeObject *>cnp.ndarray, dtype, <int>len(shape), lengths, steps,
-                                  <void *><uintptr_t>address, cnp.NPY_ARRAY_WRITEABLE if writable else 0, None)
-    cnp.PyArray_UpdateFlags(header, cnp.NPY_ARRAY_UPDATE_ALL)
-    cnp.set_array_base(header, owner)
-    return header
-
-
-cdef int check_driver(int code, str op) except -1:
-    """Raise InternalError for a driver's code other than 0."""
-    cdef const char *name
-    cdef const char *text
-    if code:
-        cuda_explain(code, &name, &text)
-        raise status.InternalError(f"{op}: {name.decode()}: {text.decode()}")
-    return 0
-
+# Python's calls on a GPU: kernels that are built when first needed, and launches.
 
 def device_of(address):
     """Return the index of the GPU that an address belongs to; -1 for one in the host's memory."""
@@ -47,80 +12,49 @@ def device_capability(int index):
     return device.capability
 
 
-cdef class DeviceCall:
-    """A call on one GPU: it has a stream, and the memory that it borrows until it is done. Nothing here waits."""
-    cdef readonly int index
-    cdef void *queue
-    cdef list borrowed
-
-    def __init__(self, int index, stream):
-        self.index = index
-        self.queue = <void *><uintptr_t>stream
-        self.borrowed = []
-
-    @property
-    def stream(self):
-        return <uintptr_t>self.queue
-
-    def borrow(self, size_t size, str op):
-        """Return the address of `size` bytes, which close() gives back in the stream's order."""
-        cdef void *address = NULL
-        cdef int code = cuda_enter(self.index)
-        if not code:
-            code = cuda_allocate(&address, size if size else 1, self.queue)
-            cuda_leave()
-        if code == 2:
-            raise MemoryError(f"{op}: {size} bytes of device memory")
-        check_driver(code, op)
-        self.borrowed.append(<uintptr_t>address)
-        return <uintptr_t>address
-
-    def copy(self, cnp.ndarray header, str op):
-        """Return the same view of a copy of the memory that it spans."""
-        cdef int64_t low, high
-        cdef Tensor tensor
-        cdef int code
-        fill_tensor(&tensor, header)
-        tensor_extent(tensor.ndim, tensor.shape, tensor.strides, header.itemsize, &low, &high)
-        address = self.borrow(high - low, op)
-        code = cuda_enter(self.index)
-        if not code:
-            code = cuda_copy(<void *><uintptr_t>address, tensor.data + low, high - low, self.queue)
-            cuda_leave()
-        check_driver(code, op)
-        return device_header(address - low, (<object>header).shape, (<object>header).strides, header.dtype, True, self)
-
-    def follow(self, other, str op):
-        """Let the call's stream wait, from here on, for what `other` was given so far."""
-        cdef int code = cuda_enter(self.index)
-        if not code:
-            code = cuda_follow(self.queue, <void *><uintptr_t>other)
-            cuda_leave()
-        check_driver(code, op)
-
-    def lead(self, other, str op):
-        """Let `other` wait for what the call's stream was given so far."""
-        cdef int code = cuda_enter(self.index)
-        if not code:
-            code = cuda_follow(<void *><uintptr_t>other, self.queue)
-            cuda_leave()
-        check_driver(code, op)
-
-    def close(self):
-        for address in self.borrowed:
-            if cuda_enter(self.index) == 0:
-                cuda_release(<void *><uintptr_t>address, self.queue)
-                cuda_leave()
-        self.borrowed = []
+def cuda_cache():
+    """Return the folder where kernels are kept; empty where the environment names none."""
+    return cache_folder().string().decode()
 
 
-def cuda_build_request(str name, str dtype, int capability):
+def cuda_compiler():
+    """Return the path of nvcc, by the rules of core/cuda/compile.h; empty where there is none."""
+    return find_nvcc().decode()
+
+
+def cuda_build_request(str name, str dtype, int capability, bint ptx=False):
     """Return what a module is built from: its file in the cache, source file, options and folders of headers."""
     cdef int number = CUDA_DTYPE_NAMES.index(dtype)
-    return (cubin_path(name.encode(), number, capability).string().decode(),
+    cdef Target target
+    target.capability, target.ptx = capability, ptx
+    return (image_name(name.encode(), number, target).decode(),
             source_file(name.encode()).string().decode(),
             [word.decode() for word in options(name.encode(), number)],
             [folder.string().decode() for folder in source_folders()])
+
+
+def cuda_is_cached(str name, str dtype, int capability, bint ptx):
+    """Tell whether the cache has that image, whole and trusted."""
+    cdef Target target
+    target.capability, target.ptx = capability, ptx
+    return not read_cached(image_name(name.encode(), CUDA_DTYPE_NAMES.index(dtype), target)).empty()
+
+
+def cuda_image(str name, str dtype, int capability, bint fresh=False, exactly=None):
+    """Return (image, words): what a GPU of that compute capability loads, or empty and why there is none.
+
+    exactly: "cubin" for its own machine code, "ptx" for PTX, rather than what the cache has for its relatives.
+    """
+    cdef string text = name.encode()
+    cdef int number = CUDA_DTYPE_NAMES.index(dtype)
+    cdef bint any_that_runs = exactly is None
+    cdef Target target
+    cdef Built built
+    target.capability, target.ptx = capability, exactly == "ptx"
+    with nogil:
+        built = build_image(text, number, capability, fresh) if any_that_runs \
+            else make_image(text, number, target, fresh)
+    return <bytes>built.image, built.words.decode(errors="replace")
 
 
 cdef const CudaModule *require_module(int index, int number, str op) except NULL:
@@ -147,9 +81,24 @@ cdef const CudaModule *require_module(int index, int number, str op) except NULL
     return cuda_find_module(index, number)
 
 
-cdef int cuda_elementwise(const ElementwisePlan *plan, char **data, int index, void *stream, str op) except -1:
+cdef int require_primary_context(char **data, int count, int index, str op, tuple names) except -1:
+    """Raise BadParam for memory that the kernels could not reach, where it belongs to another context."""
+    cdef CudaDevice *device
+    cdef int i
+    check_driver(cuda_open(index, &device), op)
+    for i in range(count):
+        if data[i] != NULL and cuda_is_foreign(index, data[i]):
+            raise status.BadParam(f"{op}: {names[i]} belongs to another CUDA context than the device's primary one, as "
+                                  "arrays do after `import pycuda.autoinit`: import pycuda.autoprimaryctx instead")
+    return 0
+
+
+cdef int cuda_elementwise(const ElementwisePlan *plan, char **data, int index, void *stream, str op,
+                          tuple names) except -1:
+    """Queue the gradient on a stream. names: of out, input and grad_output."""
     cdef CudaQueue queue
     cdef int code
+    require_primary_context(data, OPERANDS, index, op, names)
     queue.module = require_module(index, cuda_elementwise_module(plan.formula, plan.dtype), op)
     queue.stream = stream
     with nogil:
@@ -169,7 +118,10 @@ cdef int prepare_cuda_conv(const ConvProblem *conv, int index, str op, CudaConvP
 cdef int launch_conv(const CudaConvProblem *problem, char **data, void *workspace, int index, void *stream,
                      str op) except -1:
     cdef CudaQueue queue
+    cdef char *scratch = <char *>workspace
     cdef int code
+    require_primary_context(data, CONV_TENSORS, index, op, CONV_NAMES)
+    require_primary_context(&scratch, 1, index, op, ("workspace",))
     queue.module = require_module(index, cuda_conv_module(problem.dtype), op)
     queue.stream = stream
     with nogil:

@@ -11,14 +11,29 @@ enum {
     CUDA_NO_DRIVER = -1,   // libcuda.so.1, or a function in it, is missing
     CUDA_NO_KERNELS = -2,  // there is no compiler for them, or it fails
     CUDA_OLD_DEVICE = -3,
+    CUDA_NO_MEMORY = 2,
     CUDA_NO_SUCH_DEVICE = 101,
-    CUDA_NOT_SUPPORTED = 801,
+    CUDA_NOT_READY = 600,
     CUDA_ATTRIBUTE_MULTIPROCESSORS = 16,
     CUDA_ATTRIBUTE_CAPABILITY_MAJOR = 75,
     CUDA_ATTRIBUTE_CAPABILITY_MINOR = 76,
+    CUDA_POINTER_CONTEXT = 1,
+    CUDA_POINTER_MEMORY_TYPE = 2,
     CUDA_POINTER_DEVICE_ORDINAL = 9,
+    CUDA_DEVICE_MEMORY = 2,
+    CUDA_POOL_PINNED = 1,
+    CUDA_POOL_ON_DEVICE = 1,
+    CUDA_POOL_RELEASE_THRESHOLD = 4,
     CUDA_EVENT_WITHOUT_TIMING = 2,
     CUDA_MAX_DEVICES = 64,
+};
+
+// Of a memory pool, in the driver's layout.
+struct CudaPoolProperties {
+    int kind, shared_as, place, device;
+    void *security;
+    size_t most;
+    unsigned char reserved[56];
 };
 
 struct CudaDriver {
@@ -40,13 +55,18 @@ struct CudaDriver {
                          void **extra);
     int (*allocate)(void **address, size_t bytes);
     int (*release)(void *address);
-    int (*allocate_async)(void **address, size_t bytes, void *stream);
+    int (*create_pool)(void **pool, const CudaPoolProperties *properties);
+    int (*set_pool_attribute)(void *pool, int attribute, void *value);
+    int (*trim_pool)(void *pool, size_t bytes);
+    int (*allocate_async)(void **address, size_t bytes, void *pool, void *stream);
     int (*release_async)(void *address, void *stream);
     int (*copy)(void *to, const void *from, size_t bytes);
     int (*copy_async)(void *to, const void *from, size_t bytes, void *stream);
     int (*create_event)(void **event, unsigned flags);
     int (*record_event)(void *event, void *stream);
     int (*destroy_event)(void *event);
+    int (*query_event)(void *event);
+    int (*synchronize_event)(void *event);
     int (*wait_event)(void *stream, void *event, unsigned flags);
     int (*synchronize_stream)(void *stream);
     int (*pointer_attribute)(void *value, int attribute, void *address);
@@ -77,13 +97,18 @@ static inline void cuda_load_driver(void) {
         {"cuLaunchKernel", &cuda_driver.launch_kernel},
         {"cuMemAlloc_v2", &cuda_driver.allocate},
         {"cuMemFree_v2", &cuda_driver.release},
-        {"cuMemAllocAsync", &cuda_driver.allocate_async},
+        {"cuMemPoolCreate", &cuda_driver.create_pool},
+        {"cuMemPoolSetAttribute", &cuda_driver.set_pool_attribute},
+        {"cuMemPoolTrimTo", &cuda_driver.trim_pool},
+        {"cuMemAllocFromPoolAsync", &cuda_driver.allocate_async},
         {"cuMemFreeAsync", &cuda_driver.release_async},
         {"cuMemcpy", &cuda_driver.copy},
         {"cuMemcpyAsync", &cuda_driver.copy_async},
         {"cuEventCreate", &cuda_driver.create_event},
         {"cuEventRecord", &cuda_driver.record_event},
         {"cuEventDestroy_v2", &cuda_driver.destroy_event},
+        {"cuEventQuery", &cuda_driver.query_event},
+        {"cuEventSynchronize", &cuda_driver.synchronize_event},
         {"cuStreamWaitEvent", &cuda_driver.wait_event},
         {"cuStreamSynchronize", &cuda_driver.synchronize_stream},
         {"cuPointerGetAttribute", &cuda_driver.pointer_attribute},
@@ -131,12 +156,25 @@ static inline void cuda_explain(int code, const char **name, const char **text) 
 
 struct CudaDevice {
     void *context;
+    void *pool;      // of temporary memory; null where the device has none
     int capability;  // 90 for 9.0
     int multiprocessors;
 };
 
 static CudaDevice cuda_devices[CUDA_MAX_DEVICES];
 static pthread_mutex_t cuda_lock = PTHREAD_MUTEX_INITIALIZER;
+
+// Makes a pool that keeps all that it ever had: the default one gives everything back whenever the host waits, and to
+// take it anew costs milliseconds.
+static inline void *cuda_new_pool(int device) {
+    CudaPoolProperties properties = {};
+    properties.kind = CUDA_POOL_PINNED, properties.place = CUDA_POOL_ON_DEVICE, properties.device = device;
+    void *pool = NULL;
+    uint64_t everything = UINT64_MAX;
+    if (cuda_driver.create_pool(&pool, &properties)) return NULL;
+    cuda_driver.set_pool_attribute(pool, CUDA_POOL_RELEASE_THRESHOLD, &everything);
+    return pool;
+}
 
 static inline int cuda_open_locked(int index, CudaDevice *opened) {
     int device, major, minor, code;
@@ -146,7 +184,9 @@ static inline int cuda_open_locked(int index, CudaDevice *opened) {
     if ((code = cuda_driver.device_attribute(&opened->multiprocessors, CUDA_ATTRIBUTE_MULTIPROCESSORS, device)))
         return code;
     opened->capability = 10 * major + minor;
-    return cuda_driver.retain_primary_context(&opened->context, device);
+    if ((code = cuda_driver.retain_primary_context(&opened->context, device))) return code;
+    opened->pool = cuda_new_pool(device);
+    return 0;
 }
 
 // Opens a device; its primary context is retained until the process ends.
@@ -163,6 +203,7 @@ static inline int cuda_open(int index, CudaDevice **device) {
         if (!code) {
             cuda_devices[index].capability = opened.capability;
             cuda_devices[index].multiprocessors = opened.multiprocessors;
+            cuda_devices[index].pool = opened.pool;
             __atomic_store_n(&cuda_devices[index].context, opened.context, __ATOMIC_RELEASE);
         }
     }
@@ -188,6 +229,18 @@ static inline int cuda_device_of(const void *address) {
     return ordinal;
 }
 
+// Tells whether device memory belongs to another context than the device's primary one, as that of `import
+// pycuda.autoinit`: a kernel of ours would fault on it, and the fault would end the process's use of the device. The
+// driver names no context for memory of pools, which all of a device's contexts may use.
+static inline int cuda_is_foreign(int index, const void *address) {
+    void *context = NULL;
+    unsigned kind = 0;
+    if (cuda_driver.pointer_attribute(&context, CUDA_POINTER_CONTEXT, (void *)address) || !context) return 0;
+    return context != cuda_devices[index].context &&
+           !cuda_driver.pointer_attribute(&kind, CUDA_POINTER_MEMORY_TYPE, (void *)address) &&
+           kind == CUDA_DEVICE_MEMORY;
+}
+
 // What `stream` does from now on happens after what `other` was given before. Call it inside cuda_enter.
 static inline int cuda_follow(void *stream, void *other) {
     void *event;
@@ -199,14 +252,47 @@ static inline int cuda_follow(void *stream, void *other) {
     return code;
 }
 
-// Allocates and frees in the order of a stream, so that neither call waits. Call them inside cuda_enter.
-static inline int cuda_allocate(void **address, size_t bytes, void *stream) {
-    int code = cuda_driver.allocate_async(address, bytes, stream);
-    return code == CUDA_NOT_SUPPORTED ? cuda_driver.allocate(address, bytes) : code;
+// An event where `stream` is now; whether it is behind that by now, or once the host has waited.
+static inline int cuda_mark(void **event, void *stream) {
+    int code = cuda_driver.create_event(event, CUDA_EVENT_WITHOUT_TIMING);
+    if (code) return code;
+    code = cuda_driver.record_event(*event, stream);
+    if (code) cuda_driver.destroy_event(*event), *event = NULL;
+    return code;
 }
-static inline int cuda_release(void *address, void *stream) {
-    int code = cuda_driver.release_async(address, stream);
-    return code == CUDA_NOT_SUPPORTED ? cuda_driver.release(address) : code;
+static inline int cuda_marked(void *event, int wait) {
+    return (wait ? cuda_driver.synchronize_event(event) : cuda_driver.query_event(event)) != CUDA_NOT_READY;
+}
+static inline void cuda_unmark(void *event) { cuda_driver.destroy_event(event); }
+
+// Gives what the pool holds and nobody uses back to the device, for whoever had too little.
+static inline void cuda_trim(int index) {
+    if (!cuda_devices[index].pool) return;
+    cuda_driver.synchronize_context();  // so that what is freed in some stream's order is free
+    cuda_driver.trim_pool(cuda_devices[index].pool, 0);
+}
+
+// Allocates and frees; neither knows a stream, so that cuda_free waits for all. Call these and the next two inside
+// cuda_enter.
+static inline int cuda_new(int index, void **address, size_t bytes) {
+    int code = cuda_driver.allocate(address, bytes);
+    if (code != CUDA_NO_MEMORY) return code;
+    cuda_trim(index);
+    return cuda_driver.allocate(address, bytes);
+}
+static inline int cuda_free(void *address) { return cuda_driver.release(address); }
+
+// Allocates and frees in the order of a stream, so that neither call waits.
+static inline int cuda_allocate(int index, void **address, size_t bytes, void *stream) {
+    void *pool = cuda_devices[index].pool;
+    if (!pool) return cuda_driver.allocate(address, bytes);
+    int code = cuda_driver.allocate_async(address, bytes, pool, stream);
+    if (code != CUDA_NO_MEMORY) return code;
+    cuda_trim(index);
+    return cuda_driver.allocate_async(address, bytes, pool, stream);
+}
+static inline int cuda_release(int index, void *address, void *stream) {
+    return cuda_devices[index].pool ? cuda_driver.release_async(address, stream) : cuda_driver.release(address);
 }
 static inline int cuda_copy(void *to, const void *from, size_t bytes, void *stream) {
     return cuda_driver.copy_async(to, from, bytes, stream);

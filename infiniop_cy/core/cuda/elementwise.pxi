@@ -3,6 +3,8 @@ cdef extern from "cuda/driver.h" nogil:
     enum:
         CUDA_NO_DRIVER
         CUDA_OLD_DEVICE
+        CUDA_NO_MEMORY
+        CUDA_NOT_READY
     ctypedef struct CudaDevice:
         void *context
         int capability
@@ -21,8 +23,14 @@ cdef extern from "cuda/driver.h" nogil:
     CudaModule *cuda_find_module(int device, int number)
     int cuda_add_module(int device, int number, const void *image, const char *const *names, int count)
     int cuda_launch(void *queue, int kernel, const unsigned *grid, unsigned block, const void *arguments, size_t size)
-    int cuda_allocate(void **address, size_t size, void *stream)
-    int cuda_release(void *address, void *stream)
+    int cuda_is_foreign(int index, const void *address)
+    int cuda_new(int index, void **address, size_t size)
+    int cuda_free(void *address)
+    int cuda_allocate(int index, void **address, size_t size, void *stream)
+    int cuda_release(int index, void *address, void *stream)
+    int cuda_mark(void **event, void *stream)
+    int cuda_marked(void *event, int wait)
+    void cuda_unmark(void *event)
     int cuda_copy(void *to, const void *source, size_t size, void *stream)
     int cuda_synchronize(void *stream)
 

@@ -9,7 +9,18 @@ cdef extern from "<filesystem>" namespace "std::filesystem" nogil:
 cdef extern from "cuda/build.h" namespace "cuda_build" nogil:
     enum:
         CUDA_LOWEST_CAPABILITY "cuda_build::LOWEST_CAPABILITY"
-    path cubin_path(const string &name, int dtype, int capability) except +
+    ctypedef struct Target:
+        int capability
+        bint ptx
+    ctypedef struct Built:
+        string image
+        string words
+    string image_name(const string &name, int dtype, const Target &target) except +
+    string read_cached(const string &name) except +
+    string find_nvcc() except +
+    path cache_folder() except +
+    Built make_image "cuda_build::make"(const string &name, int dtype, const Target &target, bint fresh) except +
+    Built build_image "cuda_build::build"(const string &name, int dtype, int capability, bint fresh) except +
     path source_file(const string &name) except +
     vector[string] options(const string &name, int dtype) except +
     vector[path] source_folders() except +

@@ -170,7 +170,8 @@ cdef class ElementwisePlanObject:
                 else check_device_addresses(&self.plan, data, &failure)):
             raise error_of(&failure, self.op, ELEMENTWISE_PLAN_NAMES, {})
         if self.device >= 0:
-            cuda_elementwise(&self.plan, data, self.device, <void *><uintptr_t>stream, self.op)
+            cuda_elementwise(&self.plan, data, self.device, <void *><uintptr_t>stream, self.op,
+                             ELEMENTWISE_PLAN_NAMES)
             return
         with nogil:
             run_elementwise(&self.plan, data, threads)

@@ -86,7 +86,7 @@ def elementwise(str op, int formula, tuple values, bint promotes, grad_output, i
             raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
         data[k] = tensors[k].data
     if space is not None:
-        cuda_elementwise(&plan, data, space.index, <void *><uintptr_t>space.stream, op)
+        cuda_elementwise(&plan, data, space.index, <void *><uintptr_t>space.stream, op, ELEMENTWISE_NAMES)
         return space.result(out)
     with nogil:
         run_elementwise(&plan, data, threads)

@@ -24,22 +24,8 @@ struct __attribute__((aligned(2))) __nv_bfloat16 {
   operator float() const { return __uint_as_float(unsigned(__x) << 16); }
   operator __nv_bfloat16_raw() const { return {__x}; }
 };
-typedef __nv_bfloat16 nv_bfloat16;
-
-struct __attribute__((aligned(4))) __nv_bfloat162 { __nv_bfloat16 x, y; };
-typedef __nv_bfloat162 nv_bfloat162;
 
 inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) { return __nv_bfloat16_raw{bits}; }
-inline __nv_bfloat16 __short_as_bfloat16(short bits) { return __nv_bfloat16_raw{(unsigned short)bits}; }
 inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 h) { return h.__x; }
-inline short __bfloat16_as_short(__nv_bfloat16 h) { return short(h.__x); }
-inline __nv_bfloat16 __float2bfloat16(float value) { return value; }
 inline __nv_bfloat16 __float2bfloat16_rn(float value) { return value; }
-inline __nv_bfloat16 __double2bfloat16(double value) { return value; }
 inline float __bfloat162float(__nv_bfloat16 h) { return h; }
-inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
-inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {x, y}; }
-inline __nv_bfloat162 __float22bfloat162_rn(float2 v) { return {v.x, v.y}; }
-inline float2 __bfloat1622float2(__nv_bfloat162 v) { return {v.x, v.y}; }
-inline float __low2float(__nv_bfloat162 v) { return v.x; }
-inline float __high2float(__nv_bfloat162 v) { return v.y; }

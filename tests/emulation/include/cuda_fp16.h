@@ -43,26 +43,7 @@ struct __attribute__((aligned(2))) __half {
 };
 typedef __half half;
 
-struct __attribute__((aligned(4))) __half2 { __half x, y; };
-typedef __half2 half2;
-
 inline __half __ushort_as_half(unsigned short bits) { return __half_raw{bits}; }
-inline __half __short_as_half(short bits) { return __half_raw{(unsigned short)bits}; }
 inline unsigned short __half_as_ushort(__half h) { return h.__x; }
-inline short __half_as_short(__half h) { return short(h.__x); }
-inline __half __float2half(float value) { return value; }
 inline __half __float2half_rn(float value) { return value; }
-inline __half __double2half(double value) { return value; }
 inline float __half2float(__half h) { return h; }
-inline __half __hadd(__half a, __half b) { return float(a) + float(b); }
-inline __half __hsub(__half a, __half b) { return float(a) - float(b); }
-inline __half __hmul(__half a, __half b) { return float(a) * float(b); }
-inline bool __hisnan(__half a) { return (a.__x & 0x7FFF) > 0x7C00; }
-inline __half2 __halves2half2(__half x, __half y) { return {x, y}; }
-inline __half2 __floats2half2_rn(float x, float y) { return {x, y}; }
-inline __half2 __float22half2_rn(float2 v) { return {v.x, v.y}; }
-inline float2 __half22float2(__half2 v) { return {v.x, v.y}; }
-inline __half __low2half(__half2 v) { return v.x; }
-inline __half __high2half(__half2 v) { return v.y; }
-inline float __low2float(__half2 v) { return v.x; }
-inline float __high2float(__half2 v) { return v.y; }

@@ -50,4 +50,4 @@ struct emulation_module_info {
 };
 }
 
-constexpr unsigned emulation_version = 2;  // goes up with every change that older modules must not survive
+constexpr unsigned emulation_version = 3;  // goes up with every change that older modules must not survive

@@ -8,7 +8,17 @@ inline size_t device_bytes(int device) {
   size_t bytes = 0;
   for (auto& [pages, a] : state().memory.blocks())
     if (!a.host && a.context->device == device) bytes += a.size;
+  for (Pool* pool : state().pools)
+    if (pool->device == device) bytes += pool->reserved - pool->used;
   return bytes;
+}
+
+inline bool is_pool(void* handle) { return state().pools.count(static_cast<Pool*>(handle)) > 0; }
+
+inline Pool* default_pool(int device) {
+  Pool*& pool = state().default_pools[device];
+  if (!pool) state().pools.insert(pool = new Pool{device});
+  return pool;
 }
 
 inline int allocate(Context* context, size_t bytes, bool host, Allocation** out) {
@@ -29,8 +39,8 @@ inline Allocation* find_start(CUdeviceptr address, bool host) {
 inline int release(CUdeviceptr address, bool host) {
   Allocation* a = find_start(address, host);
   if (!a) return INVALID_VALUE;
-  ++state().counts.synchronisations;
   force_all(a->context);
+  waited();
   if ((a = find_start(address, host))) state().memory.release(a);
   return SUCCESS;
 }
@@ -52,11 +62,19 @@ API cuMemFree_v2(CUdeviceptr address) {
 }
 ALSO(cuMemFree, cuMemFree_v2);
 
-API cuMemAllocAsync(CUdeviceptr* out, size_t bytes, void* handle) {
-  NEEDS_STREAM_OF(handle);
+API cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, void* handle, void* stream_handle) {
+  NEEDS_STREAM_OF(stream_handle);
+  if (!emulation::is_pool(handle)) return INVALID_VALUE;
+  auto* pool = static_cast<emulation::Pool*>(handle);
+  const size_t free = pool->reserved - pool->used, kept = std::min(free, bytes);
+  pool->reserved -= kept;  // for the check of the device's limit: what the pool has already is no new memory
   emulation::Allocation* a;
   const int code = emulation::allocate(context, bytes, false, &a);
+  pool->reserved += code ? kept : bytes;
   if (code) return code;
+  pool->used += bytes;
+  ++emulation::state().counts.pool_allocations;
+  a->pool = pool;
   *out = a->start;
   a->ready = false;
   const uintptr_t start = a->start;
@@ -65,6 +83,11 @@ API cuMemAllocAsync(CUdeviceptr* out, size_t bytes, void* handle) {
     return SUCCESS;
   })->cleanup = true;
   return SUCCESS;
+}
+
+API cuMemAllocAsync(CUdeviceptr* out, size_t bytes, void* handle) {
+  NEEDS_CONTEXT;
+  return cuMemAllocFromPoolAsync(out, bytes, emulation::default_pool(context->device), handle);
 }
 
 API cuMemFreeAsync(CUdeviceptr address, void* handle) {
@@ -81,6 +104,43 @@ API cuMemFreeAsync(CUdeviceptr address, void* handle) {
   return SUCCESS;
 }
 
+API cuDeviceGetDefaultMemPool(void** out, int device) {
+  NEEDS_INIT;
+  if (!emulation::is_device(device)) return INVALID_DEVICE;
+  *out = emulation::default_pool(device);
+  return SUCCESS;
+}
+
+// The properties that a pool needs: what kind of memory, and where. The real structure goes on behind them with zeros.
+struct PoolProperties { int kind, shared_as, place, device; };
+enum { POOL_PINNED = 1, POOL_ON_DEVICE = 1, POOL_RELEASE_THRESHOLD = 4 };
+
+API cuMemPoolCreate(void** out, const PoolProperties* properties) {
+  NEEDS_INIT;
+  if (!out || !properties || properties->kind != POOL_PINNED || properties->place != POOL_ON_DEVICE)
+    return INVALID_VALUE;
+  if (!emulation::is_device(properties->device)) return INVALID_DEVICE;
+  auto* pool = new emulation::Pool{properties->device};
+  emulation::state().pools.insert(pool);
+  *out = pool;
+  return SUCCESS;
+}
+
+API cuMemPoolSetAttribute(void* handle, int attribute, void* value) {
+  NEEDS_INIT;
+  if (!emulation::is_pool(handle) || attribute != POOL_RELEASE_THRESHOLD) return INVALID_VALUE;
+  static_cast<emulation::Pool*>(handle)->threshold = *static_cast<uint64_t*>(value);
+  return SUCCESS;
+}
+
+API cuMemPoolTrimTo(void* handle, size_t bytes) {
+  NEEDS_INIT;
+  if (!emulation::is_pool(handle)) return INVALID_VALUE;
+  auto* pool = static_cast<emulation::Pool*>(handle);
+  pool->reserved = std::max(pool->used, std::min(pool->reserved, bytes));
+  return SUCCESS;
+}
+
 API cuMemHostAlloc(void** out, size_t bytes, unsigned) {
   NEEDS_CONTEXT;
   emulation::Allocation* a;
@@ -89,16 +149,10 @@ API cuMemHostAlloc(void** out, size_t bytes, unsigned) {
   return code;
 }
 
-API cuMemAllocHost_v2(void** out, size_t bytes) { return cuMemHostAlloc(out, bytes, 0); }
-ALSO(cuMemAllocHost, cuMemAllocHost_v2);
-
 API cuMemFreeHost(void* address) {
   NEEDS_CONTEXT;
   return emulation::release(reinterpret_cast<uintptr_t>(address), true);
 }
-
-API cuMemHostGetDevicePointer_v2(CUdeviceptr*, void*, unsigned) { return NOT_SUPPORTED; }
-ALSO(cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2);
 
 API cuMemGetInfo_v2(size_t* free, size_t* total) {
   NEEDS_CONTEXT;
@@ -109,23 +163,13 @@ API cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 ALSO(cuMemGetInfo, cuMemGetInfo_v2);
 
-API cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
-  NEEDS_CONTEXT;
-  auto* a = emulation::state().memory.at(static_cast<uintptr_t>(address));
-  if (!a || a->host) return NOT_FOUND;
-  if (base) *base = a->start;
-  if (size) *size = a->size;
-  return SUCCESS;
-}
-ALSO(cuMemGetAddressRange, cuMemGetAddressRange_v2);
-
 API cuPointerGetAttribute(void* out, int attribute, CUdeviceptr address) {
   NEEDS_INIT;
   auto* a = emulation::state().memory.at(static_cast<uintptr_t>(address));
   if (!a || !out) return INVALID_VALUE;
   switch (attribute) {
-    case 1: *static_cast<void**>(out) = a->context; break;
-    case 2: *static_cast<unsigned*>(out) = a->host ? 1 : 2; break;  // memory type
+    case 1: *static_cast<void**>(out) = a->pool ? nullptr : a->context; break;  // a pool is no context's
+    case 2: *static_cast<unsigned*>(out) = a->host ? 1 : 2; break;              // memory type
     case 3: *static_cast<CUdeviceptr*>(out) = address; break;
     case 4:  // host pointer
       if (!a->host) return INVALID_VALUE;

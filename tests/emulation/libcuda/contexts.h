@@ -93,12 +93,6 @@ API cuCtxGetDevice(int* device) {
   return SUCCESS;
 }
 
-API cuCtxGetFlags(unsigned* flags) {
-  NEEDS_CONTEXT;
-  *flags = context->flags;
-  return SUCCESS;
-}
-
 API cuCtxSynchronize() {
   NEEDS_CONTEXT;
   return emulation::synchronize(context);
@@ -171,20 +165,3 @@ API cuDevicePrimaryCtxRelease_v2(int device) {
   return --context->references ? SUCCESS : cuDevicePrimaryCtxReset_v2(device);
 }
 ALSO(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2);
-
-API cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
-  NEEDS_INIT;
-  if (!emulation::is_device(device)) return INVALID_DEVICE;
-  emulation::Context* context = emulation::primary(device);
-  if (flags) *flags = context->flags;
-  if (active) *active = context->alive;
-  return SUCCESS;
-}
-
-API cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) {
-  NEEDS_INIT;
-  if (!emulation::is_device(device)) return INVALID_DEVICE;
-  emulation::primary(device)->flags = flags;
-  return SUCCESS;
-}
-ALSO(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2);

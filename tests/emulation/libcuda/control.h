@@ -19,7 +19,8 @@ CONTROL unsigned long long emulation_pending() {
   return n;
 }
 
-// launches, copies, synchronisations, allocations alive, bytes alive
+// launches, copies, synchronisations, allocations alive, bytes alive, bytes that pools gave back while the host waited,
+// allocations from pools
 CONTROL void emulation_counts(unsigned long long* out) {
   emulation::Lock lock(emulation::state().lock);
   const auto& s = emulation::state();
@@ -28,6 +29,8 @@ CONTROL void emulation_counts(unsigned long long* out) {
   out[2] = s.counts.synchronisations;
   out[3] = s.memory.alive();
   out[4] = s.memory.bytes();
+  out[5] = s.counts.returned;
+  out[6] = s.counts.pool_allocations;
 }
 
 CONTROL const char* emulation_last_error_text() {

@@ -1,5 +1,8 @@
 // Copies and fills: checked when called, done when their stream gets to them.
 #pragma once
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include "contexts.h"
 
 namespace emulation {
@@ -36,7 +39,20 @@ inline bool open_range(const Side& side, size_t bytes, const char* what, std::st
   return true;
 }
 
+// Pageable memory may be gone when the stream gets to it: the system then says so, where memcpy would crash.
+inline bool read_pageable(Side from, size_t bytes, std::vector<unsigned char>& out) {
+  out.resize(bytes);
+  const iovec here{out.data(), bytes}, there{reinterpret_cast<void*>(from.address), bytes};
+  return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(bytes);
+}
+
 inline int copy_now(Side to, Side from, size_t bytes, std::string& text) {
+  std::vector<unsigned char> read;
+  if (!from.device && !pinned(from, bytes)) {
+    if (!read_pageable(from, bytes, read))
+      return text = "pageable memory was gone before it was copied", ILLEGAL_ADDRESS;
+    from = host_side(read.data());
+  }
   const bool good = open_range(to, bytes, "copied to", text) && open_range(from, bytes, "copied from", text);
   if (good) memmove(reinterpret_cast<void*>(to.address), reinterpret_cast<void*>(from.address), bytes);
   state().memory.close();
@@ -47,20 +63,14 @@ inline int copy(Stream* stream, Side to, Side from, size_t bytes, bool synchrono
   if (!bytes) return SUCCESS;
   if (!valid(to, bytes) || !valid(from, bytes)) return INVALID_VALUE;
   ++state().counts.copies;
-  // Pageable memory is read at the call and written before it returns; pinned memory when the stream gets there.
-  std::shared_ptr<std::vector<unsigned char>> snapshot;
-  if (!from.device && !synchronous && !pinned(from, bytes)) {
-    const auto* p = reinterpret_cast<unsigned char*>(from.address);
-    snapshot = std::make_shared<std::vector<unsigned char>>(p, p + bytes);
-  }
+  // Host memory is read when the stream gets there, pageable memory too: a driver may stage it at the call, and need
+  // not. Pageable memory is written before the call returns.
   if (!to.device && !pinned(to, bytes)) synchronous = true;
   if (to.device && from.device) synchronous = false;
-  const Work work = enqueue(stream, [=](std::string& text) {
-    return copy_now(to, snapshot ? host_side(snapshot->data()) : from, bytes, text);
-  });
+  const Work work = enqueue(stream, [=](std::string& text) { return copy_now(to, from, bytes, text); });
   if (!synchronous) return SUCCESS;
-  ++state().counts.synchronisations;
   force(work);
+  waited();
   return take_error(stream->context);
 }
 
@@ -119,28 +129,9 @@ API cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, void* handle)
 }
 ALSO(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2);
 
-API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, void* handle) {
-  NEEDS_STREAM_OF(handle);
-  return copy(stream, emulation::device_side(to), emulation::device_side(from), bytes, false);
-}
-ALSO(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2);
-
 API cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, void* handle) {
   NEEDS_STREAM_OF(handle);
   return copy(stream, emulation::any_side(to), emulation::any_side(from), bytes, false);
-}
-
-API cuMemcpyPeer(CUdeviceptr to, void* to_context, CUdeviceptr from, void* from_context, size_t bytes) {
-  NEEDS_CONTEXT;
-  if (!emulation::is_context(to_context) || !emulation::is_context(from_context)) return INVALID_CONTEXT;
-  return copy(&context->legacy, emulation::device_side(to), emulation::device_side(from), bytes, true);
-}
-
-API cuMemcpyPeerAsync(CUdeviceptr to, void* to_context, CUdeviceptr from, void* from_context, size_t bytes,
-                      void* handle) {
-  NEEDS_STREAM_OF(handle);
-  if (!emulation::is_context(to_context) || !emulation::is_context(from_context)) return INVALID_CONTEXT;
-  return copy(stream, emulation::device_side(to), emulation::device_side(from), bytes, false);
 }
 
 #define FILL(name, type)                                                      \

@@ -38,8 +38,8 @@ API cuEventRecord(void* handle, void* stream_handle) {
 
 API cuEventSynchronize(void* handle) {
   NEEDS_EVENT(handle);
-  ++emulation::state().counts.synchronisations;
   emulation::force(event->recorded);
+  emulation::waited();
   return emulation::take_error(event->context);
 }
 

@@ -16,11 +16,19 @@ namespace emulation {
 
 struct Context;
 
+// Memory that stream-ordered allocations come from, in bytes; addresses are given out once, as everywhere here.
+struct Pool {
+  int device;
+  uint64_t threshold = 0;  // what a synchronisation leaves to the pool
+  size_t reserved = 0, used = 0;
+};
+
 struct Allocation {
   uintptr_t pages, start;
   size_t span, size;
-  Context* context;
-  bool host;          // pinned host memory: open to everybody
+  Context* context;  // of a pool: whoever asked
+  bool host;         // pinned host memory: open to everybody
+  Pool* pool = nullptr;
   bool ready = true;  // false until a stream-ordered allocation has run
   bool freeing = false;
   std::atomic<bool> open{false};
@@ -79,6 +87,7 @@ class Memory {
   void release(Allocation* a) {
     alive_ -= !a->host;
     bytes_ -= a->host ? 0 : a->size;
+    if (a->pool) a->pool->used -= a->size;
     // A fresh mapping in place gives the pages back and keeps the addresses taken.
     mmap(reinterpret_cast<void*>(a->pages), a->span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
          -1, 0);

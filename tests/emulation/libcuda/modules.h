@@ -65,6 +65,20 @@ inline bool check_image(const unsigned char* image, std::vector<unsigned char>& 
   return good;
 }
 
+// PTX is text up to a zero: ".target sm_90", and in the place of code the module in hexadecimal digits.
+inline bool check_ptx(const unsigned char* image, std::vector<unsigned char>& out, int* target) {
+  const char* text = reinterpret_cast<const char*>(image);
+  const char *line = strstr(text, ".target sm_"), *digits = strstr(text, "// ");
+  if (!line || !digits || sscanf(line, ".target sm_%d", target) != 1) return false;
+  std::vector<unsigned char> bytes;
+  for (digits += 3; isxdigit(digits[0]) && isxdigit(digits[1]); digits += 2) {
+    const char pair[3] = {digits[0], digits[1], 0};
+    bytes.push_back(static_cast<unsigned char>(strtoul(pair, nullptr, 16)));
+  }
+  bytes.resize(bytes.size() + sizeof(Trailer));  // so that what is cut short can be looked at
+  return check_image(bytes.data(), out);
+}
+
 // A file of its own for every load: the loader would share modules of the same name.
 inline void* open_image(const std::vector<unsigned char>& image) {
   const char* folder = getenv("TMPDIR");
@@ -115,12 +129,16 @@ API cuModuleLoadData(void** out, const void* image) {
   NEEDS_CONTEXT;
   if (!out || !image) return INVALID_VALUE;
   std::vector<unsigned char> bytes;
-  if (!emulation::check_image(static_cast<const unsigned char*>(image), bytes)) return NO_BINARY_FOR_GPU;
+  int target = 0;
+  const bool ptx = !strncmp(static_cast<const char*>(image), ".version", 8);
+  const auto* start = static_cast<const unsigned char*>(image);
+  if (!(ptx ? emulation::check_ptx(start, bytes, &target) : emulation::check_image(start, bytes)))
+    return NO_BINARY_FOR_GPU;
   void* handle = emulation::open_image(bytes);
   if (!handle) return NO_BINARY_FOR_GPU;
   auto* info = static_cast<const emulation_module_info*>(dlsym(handle, "emulation_module"));
   const int architecture = info ? info->architecture / 10 : 0, here = emulation::capability();
-  if (!info || info->version != emulation_version || architecture / 10 != here / 10 || architecture > here) {
+  if (!info || info->version != emulation_version || (!ptx && architecture / 10 != here / 10) || architecture > here) {
     dlclose(handle);
     return NO_BINARY_FOR_GPU;
   }
@@ -137,8 +155,6 @@ API cuModuleLoadDataEx(void** out, const void* image, unsigned count, int* optio
     if (options[i] == info_log_size || options[i] == error_log_size) values[i] = nullptr;  // nothing was logged
   return cuModuleLoadData(out, image);
 }
-
-API cuModuleLoadFatBinary(void** out, const void* image) { return cuModuleLoadData(out, image); }
 
 API cuModuleUnload(void* handle) {
   NEEDS_INIT;
@@ -169,14 +185,6 @@ API cuModuleGetFunction(void** out, void* handle, const char* name) {
   return NOT_FOUND;
 }
 
-API cuFuncGetModule(void** out, void* handle) {
-  NEEDS_INIT;
-  emulation::Function* function = emulation::find_function(handle);
-  if (!function) return INVALID_HANDLE;
-  *out = function->module;
-  return SUCCESS;
-}
-
 API cuFuncGetAttribute(int* value, int attribute, void* handle) {
   NEEDS_INIT;
   emulation::Function* function = emulation::find_function(handle);
@@ -200,11 +208,6 @@ API cuFuncSetAttribute(void* handle, int attribute, int value) {
   if (attribute != 8 || value < 0 || static_cast<size_t>(value) > max_shared) return INVALID_VALUE;
   function->dynamic_limit = value;
   return SUCCESS;
-}
-
-API cuFuncSetCacheConfig(void* handle, int) {
-  NEEDS_INIT;
-  return emulation::find_function(handle) ? SUCCESS : INVALID_HANDLE;
 }
 
 // The launch interface of old: PyCUDA still sets the shape it then passes to cuLaunchKernel anyway.

@@ -29,7 +29,8 @@ inline void on_fault(int number, siginfo_t* info, void* machine) {
   if (w->overflowed(address)) w->fail(LAUNCH_FAILED, "stack overflow");
   Memory& memory = state().memory;
   Allocation* a = memory.at_page(address);
-  const bool own = a && a->context == w->launch()->context;
+  const Context* context = w->launch()->context;
+  const bool own = a && (a->pool ? a->pool->device == context->device : a->context == context);
   if (own && a->ready) return Memory::open(*a);  // open already: another worker came first, try again
   std::string text = memory.describe(address, "accessed");
   if (a && !own) text += ", of another context";

@@ -27,7 +27,7 @@ struct Context {
   std::vector<std::shared_ptr<Operation>> orphans;  // last work of destroyed streams
 };
 
-struct Counts { unsigned long long launches, copies, synchronisations; };
+struct Counts { unsigned long long launches, copies, synchronisations, returned, pool_allocations; };
 
 struct State_ {
   std::recursive_mutex lock;
@@ -35,6 +35,8 @@ struct State_ {
   int devices = 0;
   std::unordered_map<int, Context*> primaries;
   std::set<Context*> contexts;
+  std::set<Pool*> pools;
+  std::unordered_map<int, Pool*> default_pools;  // by device
   std::set<Event*> events;
   std::unordered_map<void*, Function*> functions;
   Memory memory;

@@ -113,15 +113,25 @@ inline int take_error(Context* context) {
   return code;
 }
 
-inline int synchronize(Stream* stream) {
+// What a pool holds beyond its threshold goes back to the system whenever the host waits.
+inline void waited() {
   ++state().counts.synchronisations;
+  for (Pool* pool : state().pools) {
+    const size_t kept = std::max<size_t>(pool->used, std::min<uint64_t>(pool->reserved, pool->threshold));
+    state().counts.returned += pool->reserved - kept;
+    pool->reserved = kept;
+  }
+}
+
+inline int synchronize(Stream* stream) {
   force(stream->last);
+  waited();
   return take_error(stream->context);
 }
 
 inline int synchronize(Context* context) {
-  ++state().counts.synchronisations;
   force_all(context);
+  waited();
   return take_error(context);
 }
 
@@ -179,31 +189,6 @@ API cuStreamSynchronize(void* handle) {
 API cuStreamQuery(void* handle) {
   NEEDS_STREAM(handle);
   return emulation::query(stream->last, context);
-}
-
-API cuStreamGetFlags(void* handle, unsigned* flags) {
-  NEEDS_STREAM(handle);
-  *flags = stream->flags;
-  return SUCCESS;
-}
-
-API cuStreamGetPriority(void* handle, int* priority) {
-  NEEDS_STREAM(handle);
-  *priority = stream->priority;
-  return SUCCESS;
-}
-
-API cuStreamGetCtx(void* handle, void** out) {
-  NEEDS_STREAM(handle);
-  *out = stream->context;
-  return SUCCESS;
-}
-
-API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
-  NEEDS_CONTEXT;
-  if (least) *least = 0;
-  if (greatest) *greatest = -5;
-  return SUCCESS;
 }
 
 API cuStreamWaitEvent(void* handle, void* event_handle, unsigned) {

@@ -1,54 +1,20 @@
 """Devices and contexts, with PyCUDA's own stack of contexts per thread."""
 
-import ctypes
 import threading
 import warnings
 from enum import IntEnum
 
-from pycuda._library import INVALID_CONTEXT, byref, c_int, c_size_t, c_void_p, call, code_of, failure, result
+from pycuda._library import INVALID_CONTEXT, byref, c_int, c_void_p, call, code_of, failure, result
 
 
 class device_attribute(IntEnum):
-    MAX_THREADS_PER_BLOCK = 1
-    MAX_BLOCK_DIM_X = 2
-    MAX_BLOCK_DIM_Y = 3
-    MAX_BLOCK_DIM_Z = 4
-    MAX_GRID_DIM_X = 5
-    MAX_GRID_DIM_Y = 6
-    MAX_GRID_DIM_Z = 7
-    MAX_SHARED_MEMORY_PER_BLOCK = 8
-    TOTAL_CONSTANT_MEMORY = 9
-    WARP_SIZE = 10
-    MAX_PITCH = 11
-    MAX_REGISTERS_PER_BLOCK = 12
-    CLOCK_RATE = 13
     MULTIPROCESSOR_COUNT = 16
-    CONCURRENT_KERNELS = 31
-    PCI_BUS_ID = 33
-    MEMORY_CLOCK_RATE = 36
-    GLOBAL_MEMORY_BUS_WIDTH = 37
-    L2_CACHE_SIZE = 38
-    MAX_THREADS_PER_MULTIPROCESSOR = 39
-    ASYNC_ENGINE_COUNT = 40
-    UNIFIED_ADDRESSING = 41
     COMPUTE_CAPABILITY_MAJOR = 75
     COMPUTE_CAPABILITY_MINOR = 76
-    STREAM_PRIORITIES_SUPPORTED = 78
-    MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81
-    MAX_REGISTERS_PER_MULTIPROCESSOR = 82
-    MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
 
 
 def init(flags=0):
     call("cuInit", flags)
-
-
-def get_driver_version():
-    return result("cuDriverGetVersion", c_int)
-
-
-def get_version():
-    return (13, 0, 0)
 
 
 class Device:
@@ -59,23 +25,10 @@ class Device:
     def count():
         return result("cuDeviceGetCount", c_int)
 
-    def name(self):
-        text = ctypes.create_string_buffer(256)
-        call("cuDeviceGetName", text, len(text), self._device)
-        return text.value.decode()
-
-    def pci_bus_id(self):
-        text = ctypes.create_string_buffer(32)
-        call("cuDeviceGetPCIBusId", text, len(text), self._device)
-        return text.value.decode()
-
     def compute_capability(self):
         major, minor = c_int(), c_int()
         call("cuDeviceComputeCapability", byref(major), byref(minor), self._device)
         return major.value, minor.value
-
-    def total_memory(self):
-        return result("cuDeviceTotalMem_v2", c_size_t, self._device)
 
     def get_attribute(self, attribute):
         return result("cuDeviceGetAttribute", c_int, int(attribute), self._device)

@@ -35,24 +35,16 @@ CLASSES = {
 # p: a host address or a handle, d: a device address, z: a size, i and u: int and unsigned, s: a name
 LETTERS = {"p": c_void_p, "d": c_uint64, "z": c_size_t, "i": c_int, "u": c_uint, "s": c_char_p}
 SIGNATURES = {
-    "cuInit": "u", "cuDriverGetVersion": "p", "cuDeviceGetCount": "p", "cuDeviceGet": "pi",
-    "cuDeviceGetName": "pii", "cuDeviceGetPCIBusId": "pii", "cuDeviceTotalMem_v2": "pi",
-    "cuDeviceGetAttribute": "pii", "cuDeviceComputeCapability": "ppi",
-    "cuDevicePrimaryCtxRetain": "pi", "cuDevicePrimaryCtxRelease_v2": "i",
+    "cuInit": "u", "cuDeviceGetCount": "p", "cuDeviceGet": "pi", "cuDeviceGetAttribute": "pii",
+    "cuDeviceComputeCapability": "ppi", "cuDevicePrimaryCtxRetain": "pi", "cuDevicePrimaryCtxRelease_v2": "i",
     "cuCtxCreate_v2": "pui", "cuCtxDetach": "p", "cuCtxPushCurrent_v2": "p", "cuCtxPopCurrent_v2": "p",
-    "cuCtxGetDevice": "p", "cuCtxSynchronize": "",
-    "cuMemAlloc_v2": "pz", "cuMemFree_v2": "d", "cuMemHostAlloc": "pzu", "cuMemFreeHost": "p",
-    "cuMemGetInfo_v2": "pp", "cuMemGetAddressRange_v2": "ppd",
-    "cuMemcpyHtoD_v2": "dpz", "cuMemcpyDtoH_v2": "pdz", "cuMemcpyDtoD_v2": "ddz",
-    "cuMemcpyHtoDAsync_v2": "dpzp", "cuMemcpyDtoHAsync_v2": "pdzp", "cuMemcpyDtoDAsync_v2": "ddzp",
-    "cuMemcpyPeer": "dpdpz", "cuMemcpyPeerAsync": "dpdpzp",
-    "cuMemsetD8_v2": "duz", "cuMemsetD16_v2": "duz", "cuMemsetD32_v2": "duz",
-    "cuMemsetD8Async": "duzp", "cuMemsetD16Async": "duzp", "cuMemsetD32Async": "duzp",
-    "cuStreamCreate": "pu", "cuStreamDestroy_v2": "p", "cuStreamSynchronize": "p", "cuStreamQuery": "p",
-    "cuStreamWaitEvent": "ppu",
-    "cuEventCreate": "pu", "cuEventDestroy_v2": "p", "cuEventRecord": "pp", "cuEventSynchronize": "p",
-    "cuEventQuery": "p", "cuEventElapsedTime": "ppp",
-    "cuModuleLoadDataEx": "ppupp", "cuModuleUnload": "p", "cuModuleGetFunction": "pps",
+    "cuCtxGetDevice": "p", "cuCtxSynchronize": "", "cuMemAlloc_v2": "pz", "cuMemFree_v2": "d",
+    "cuMemHostAlloc": "pzu", "cuMemFreeHost": "p", "cuMemGetInfo_v2": "pp", "cuMemcpyHtoD_v2": "dpz",
+    "cuMemcpyDtoH_v2": "pdz", "cuMemcpyDtoD_v2": "ddz", "cuMemcpyHtoDAsync_v2": "dpzp",
+    "cuMemcpyDtoHAsync_v2": "pdzp", "cuMemsetD8_v2": "duz", "cuStreamCreate": "pu", "cuStreamDestroy_v2": "p",
+    "cuStreamSynchronize": "p", "cuStreamQuery": "p", "cuStreamWaitEvent": "ppu", "cuEventCreate": "pu",
+    "cuEventDestroy_v2": "p", "cuEventRecord": "pp", "cuEventSynchronize": "p", "cuEventQuery": "p",
+    "cuEventElapsedTime": "ppp", "cuModuleLoadDataEx": "ppupp", "cuModuleUnload": "p", "cuModuleGetFunction": "pps",
     "cuFuncGetAttribute": "pip", "cuFuncSetAttribute": "pii", "cuLaunchKernel": "puuuuuuuppp",
 }  # fmt: skip
 

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from pycuda._context import Context, Owned
+from pycuda._context import Owned
 from pycuda._library import (
     ANY_CONTIGUOUS,
     INVALID_HANDLE,
@@ -69,27 +69,14 @@ class PagelockedHostAllocation(Owned):
             self.free()
 
 
-HostAllocation = PagelockedHostAllocation
-
-
 def mem_alloc(size):
     return DeviceAllocation(size)
-
-
-def mem_alloc_like(array):
-    return mem_alloc(array.nbytes)
 
 
 def mem_get_info():
     free, total = c_size_t(), c_size_t()
     call("cuMemGetInfo_v2", byref(free), byref(total))
     return free.value, total.value
-
-
-def mem_get_address_range(address):
-    base, size = c_uint64(), c_size_t()
-    call("cuMemGetAddressRange_v2", byref(base), byref(size), int(address))
-    return base.value, size.value
 
 
 def contiguous_strides(shape, itemsize, order):
@@ -116,10 +103,6 @@ def pagelocked_zeros(shape, dtype, order="C", mem_flags=0):
     array = pagelocked_empty(shape, dtype, order, mem_flags)
     array.fill(0)
     return array
-
-
-def pagelocked_empty_like(array, mem_flags=0):
-    return pagelocked_empty(array.shape, array.dtype, "C" if array.flags.c_contiguous else "F", mem_flags)
 
 
 def handle_of(stream):
@@ -150,44 +133,5 @@ def memcpy_dtod(dest, src, size):
     call("cuMemcpyDtoD_v2", int(dest), int(src), size)
 
 
-def memcpy_dtod_async(dest, src, size, stream=None):
-    call("cuMemcpyDtoDAsync_v2", int(dest), int(src), size, handle_of(stream))
-
-
-def _peers(dest_context, src_context):
-    current = Context.get_current()
-    return (dest_context or current).handle, (src_context or current).handle
-
-
-def memcpy_peer(dest, src, size, dest_context=None, src_context=None):
-    to, source = _peers(dest_context, src_context)
-    call("cuMemcpyPeer", int(dest), to, int(src), source, size)
-
-
-def memcpy_peer_async(dest, src, size, dest_context=None, src_context=None, stream=None):
-    to, source = _peers(dest_context, src_context)
-    call("cuMemcpyPeerAsync", int(dest), to, int(src), source, size, handle_of(stream))
-
-
 def memset_d8(dest, data, size):
     call("cuMemsetD8_v2", int(dest), data, size)
-
-
-def memset_d16(dest, data, size):
-    call("cuMemsetD16_v2", int(dest), data, size)
-
-
-def memset_d32(dest, data, size):
-    call("cuMemsetD32_v2", int(dest), data, size)
-
-
-def memset_d8_async(dest, data, size, stream=None):
-    call("cuMemsetD8Async", int(dest), data, size, handle_of(stream))
-
-
-def memset_d16_async(dest, data, size, stream=None):
-    call("cuMemsetD16Async", int(dest), data, size, handle_of(stream))
-
-
-def memset_d32_async(dest, data, size, stream=None):
-    call("cuMemsetD32Async", int(dest), data, size, handle_of(stream))

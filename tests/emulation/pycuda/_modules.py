@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 from pycuda._context import Owned
 from pycuda._library import INVALID_HANDLE, Buffer, c_int, call, failure, result
-from pycuda._memory import DeviceAllocation, handle_of
+from pycuda._memory import handle_of
 
 
 class function_attribute(IntEnum):
@@ -78,23 +78,6 @@ class Function:
     def prepared_async_call(self, grid, block, stream, *args, shared_size=0):
         self._launch_kernel(grid, block, self._pack(args), shared_size, stream)
 
-    def __call__(self, *args, block, grid=(1, 1), stream=None, shared=0):
-        formats, values = "", []
-        for arg in args:
-            if isinstance(arg, np.number):
-                formats, values = formats + arg.dtype.char, [*values, arg.item()]
-            elif isinstance(arg, DeviceAllocation):
-                formats, values = formats + "P", [*values, int(arg)]
-            elif isinstance(arg, (np.void, np.ndarray)):
-                data = arg.tobytes()
-                formats, values = formats + f"{len(data)}s", [*values, data]
-            elif hasattr(arg, "gpudata"):
-                formats, values = formats + "P", [*values, int(arg.gpudata)]
-            else:
-                raise TypeError(f"invalid type on parameter #{len(values)} (0-based)")
-        self._launch_kernel(grid, block, struct.pack("@" + formats, *values), shared, stream)
-
-
 class Module(Owned):
     handle = None
 
@@ -113,8 +96,3 @@ class Module(Owned):
 
 def module_from_buffer(buffer, options=(), message_handler=None):
     return Module(buffer)
-
-
-def module_from_file(path):
-    with open(path, "rb") as file:
-        return Module(file.read())

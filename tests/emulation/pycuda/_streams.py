@@ -65,9 +65,6 @@ class Event(Owned):
         call("cuEventElapsedTime", byref(milliseconds), start.handle, self.handle)
         return milliseconds.value
 
-    def time_till(self, end):
-        return end.time_since(self)
-
     def __del__(self):
         if self.handle is not None:
             self._clean_up("cuEventDestroy_v2", self.handle)

@@ -1,0 +1,196 @@
+// Running nvcc: where it is, what a module is made of, with which options, and what it says. The one way for Python and
+// for the C API.
+#pragma once
+#include <dlfcn.h>
+#include <errno.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <vector>
+
+#include "cache.h"
+
+extern char **environ;
+
+namespace cuda_build {
+
+// name: of a formula, or conv_backward; dtype: index of these tables.
+static const char *const dtype_names[] = {"float16", "bfloat16", "float32", "float64"};
+static const char *const dtype_types[] = {"float16", "bfloat16", "float", "double"};
+
+// Nothing is contracted, so that every kernel of a formula rounds alike.
+static const char *const common_options[] = {"-std=c++17", "--fmad=false", "-DINFINIOP_ISA=cuda"};
+
+// The Python package that this library, core/_core*.so or capi/lib/libinfiniop.so, is part of.
+inline fs::path package_folder() {
+    Dl_info info;
+    if (!dladdr((void *)common_options, &info)) return ".";
+    fs::path folder = fs::weakly_canonical(info.dli_fname).parent_path();
+    return folder.filename() == "lib" ? folder.parent_path().parent_path() : folder.parent_path();
+}
+
+// The .cu files, installed or in a checkout, and the headers that they share with the CPU.
+inline std::vector<fs::path> source_folders() {
+    fs::path package = package_folder(), installed = package / "_cuda";
+    return {fs::is_directory(installed) ? installed : package.parent_path() / "cuda", package / "kernels"};
+}
+
+inline fs::path source_file(const std::string &name) {
+    return source_folders()[0] / (name == "conv_backward" ? "conv_backward.cu" : "elementwise.cu");
+}
+
+inline std::vector<std::string> options(const std::string &name, int dtype) {
+    std::vector<std::string> result(std::begin(common_options), std::end(common_options));
+    result.push_back(std::string("-DINFINIOP_T=") + dtype_types[dtype]);
+    if (name != "conv_backward") result.push_back("-DINFINIOP_FORMULA=" + name);
+    return result;
+}
+
+inline std::string read_file(const fs::path &path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Hashes all that a kernel may be made of: a change anywhere compiles anew.
+inline uint64_t digest_sources() {
+    Hash hash;
+    for (const char *option : common_options) hash.add(option);
+    for (const fs::path &folder : source_folders()) {
+        std::vector<fs::path> files;
+        for (const auto &entry : fs::directory_iterator(folder)) {
+            std::string suffix = entry.path().extension();
+            if (suffix == ".cu" || suffix == ".cuh" || suffix == ".h") files.push_back(entry.path());
+        }
+        std::sort(files.begin(), files.end());
+        for (const fs::path &path : files) hash.add(path.filename()), hash.add(read_file(path));
+    }
+    return hash.value;
+}
+
+// Machine code for GPUs of one compute capability (90 for 9.0), or PTX, which the driver of any later one compiles.
+struct Target {
+    int capability;
+    bool ptx;
+    std::string name() const { return (ptx ? "compute_" : "sm_") + std::to_string(capability); }
+};
+
+// What an image is called in the cache.
+inline std::string image_name(const std::string &name, int dtype, const Target &target) {
+    static const uint64_t digest = digest_sources();
+    char hash[17];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)digest);
+    return name + "-" + dtype_names[dtype] + "-" + target.name() + "-" + hash + (target.ptx ? ".ptx" : ".cubin");
+}
+
+inline bool is_program(const fs::path &path) { return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path); }
+
+// INFINIOP_CY_NVCC; on PATH; in the folder that CUDA_HOME or CUDA_PATH names; in /usr/local/cuda; of the wheel
+// nvidia-cuda-nvcc, beside this package. Empty where there is none.
+inline std::string find_nvcc() {
+    if (const char *chosen = getenv("INFINIOP_CY_NVCC"))
+        if (*chosen) return chosen;
+    std::vector<fs::path> places;
+    const char *path = getenv("PATH");
+    std::istringstream folders(path ? path : "");
+    for (std::string folder; std::getline(folders, folder, ':');)
+        if (!folder.empty()) places.push_back(fs::path(folder) / "nvcc");
+    for (const char *variable : {"CUDA_HOME", "CUDA_PATH"})
+        if (const char *folder = getenv(variable))
+            if (*folder) places.push_back(fs::path(folder) / "bin/nvcc");
+    places.push_back("/usr/local/cuda/bin/nvcc");
+    std::error_code ignored;
+    for (const auto &entry : fs::directory_iterator(package_folder().parent_path() / "nvidia", ignored))
+        places.push_back(entry.path() / "bin/nvcc");
+    for (const fs::path &place : places)
+        if (is_program(place)) return place;
+    return {};
+}
+
+// Runs a program, its words into a file; whether it ended well. Where somebody else collects this process's children,
+// nobody can tell, and what it left behind has to be looked at.
+inline bool run(std::vector<std::string> words, const fs::path &log) {
+    std::vector<char *> arguments;
+    for (std::string &word : words) arguments.push_back(&word[0]);
+    arguments.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    pid_t child;
+    int status = 0;
+    const int failed = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed) {
+        std::ofstream(log) << words[0] << ": " << strerror(failed) << "\n";
+        return false;
+    }
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return true;
+    return status == 0;
+}
+
+// A folder for one compilation that no other user can look into, and that is gone at the end.
+struct Scratch {
+    std::string path;
+    Scratch() {
+        const char *folder = getenv("TMPDIR");
+        path = std::string(folder && *folder ? folder : "/tmp") + "/infiniop_cy-XXXXXX";
+        if (!mkdtemp(&path[0])) path.clear();
+    }
+    ~Scratch() {
+        std::error_code ignored;
+        if (!path.empty()) fs::remove_all(path, ignored);
+    }
+    Scratch(const Scratch &) = delete;
+};
+
+// An image, or why there is none, in nvcc's words or ours.
+struct Built {
+    std::string image, words;
+    bool has_compiler = false;
+};
+
+inline Built compile(const std::string &name, int dtype, const Target &target) {
+    Built built;
+    const std::string nvcc = find_nvcc();
+    built.has_compiler = !nvcc.empty() && is_program(nvcc);
+    if (!built.has_compiler) {
+        built.words = nvcc.empty()
+                          ? "nvcc is not on PATH, in CUDA_HOME, CUDA_PATH or /usr/local/cuda, nor a wheel beside "
+                            "this package; INFINIOP_CY_NVCC may name it"
+                          : "INFINIOP_CY_NVCC is " + nvcc + ", which is no program";
+        return built;
+    }
+    const Scratch scratch;
+    if (scratch.path.empty()) {
+        built.words = "there is no folder for temporary files (TMPDIR)";
+        return built;
+    }
+    const fs::path output = fs::path(scratch.path) / "image", log = fs::path(scratch.path) / "log";
+    std::vector<std::string> words = {nvcc, target.ptx ? "--ptx" : "--cubin", "-arch", target.name(), "-o", output};
+    for (const std::string &option : options(name, dtype)) words.push_back(option);
+    for (const fs::path &folder : source_folders()) words.push_back("-I" + folder.string());
+    words.push_back(source_file(name));
+    if (run(words, log)) built.image = read_file(output);
+    if (built.image.empty()) built.words = nvcc + ": " + read_file(log);
+    return built;
+}
+
+// The highest compute capability up to this one that nvcc knows; 0 where it knows none, or does not say.
+inline int known_capability(int capability) {
+    const Scratch scratch;
+    const fs::path log = fs::path(scratch.path) / "log";
+    if (scratch.path.empty() || !run({find_nvcc(), "--list-gpu-arch"}, log)) return 0;
+    std::istringstream lines(read_file(log));
+    int known = 0, number;
+    for (std::string line; std::getline(lines, line);)
+        if (sscanf(line.c_str(), "compute_%d", &number) == 1 && number <= capability) known = std::max(known, number);
+    return known;
+}
+
+}  // namespace cuda_build

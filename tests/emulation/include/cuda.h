@@ -1,1 +1,0 @@
-// What this header declares comes with cuda_shim.h.

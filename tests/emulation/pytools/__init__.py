@@ -1,1 +1,0 @@
-"""As much of pytools as pycuda's users touch."""
