@@ -350,7 +350,7 @@ PLANTED = {
     "bias_of_the_first_sample": ("conv_backward", "float32", "bias gradient"),
     "half_accumulator": ("conv_backward", "float16", "error of sums"),
     "untouched_pixels": ("conv_backward", "float32", "stride"),
-    "samples_share_a_sum": ("conv_backward", "float32", "samples apart"),
+    "samples_share_a_sum": ("conv_backward", "float32", "NaN and inf"),
     "one_side_pads_both": ("conv_backward", "float32", "asymmetric padding"),
     "sum_by_threads": ("conv_backward", "float32", "same bits by threads"),
     "batch_decides_the_order": ("conv_backward", "float32", "same bits by cut"),

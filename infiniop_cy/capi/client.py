@@ -94,6 +94,10 @@ class Library:
                   (ctypes.c_ssize_t * n)(*strides), code_of(array.dtype.name))
         return made
 
+    def workspace(self, size):
+        """Memory for a call: an array of `size` bytes, or None."""
+        return np.empty(size, np.uint8) if size else None
+
     def run(self, name, suffix, tensors, extra, data):
         """Create, ask for the workspace, run, destroy. suffix: of the create function (V2); tensors: arrays, or None
         for a null descriptor, in the order of create; extra: C arguments after them; data: arrays in the order of the
@@ -109,9 +113,8 @@ class Library:
         try:
             size = SIZE()
             self.call(f"infiniopGet{name}WorkspaceSize", operator, ctypes.byref(size))
-            workspace = np.empty(size.value, np.uint8)
-            self.call(f"infiniop{name}", operator, address(workspace) if size.value else None, size,
-                      *map(address, data), None)
+            workspace = self.workspace(size.value)
+            self.call(f"infiniop{name}", operator, address(workspace), size, *map(address, data), None)
         finally:
             self.call(f"infiniopDestroy{name}Descriptor", operator)
 

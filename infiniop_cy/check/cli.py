@@ -143,7 +143,7 @@ def _run(arguments):
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     results = []
     with Session(spec, arguments.timeout) as session, _progress(settings) as tell:
-        for operator, case, dtype in runner.subjects(chosen, dtypes, given):
+        for operator, case, dtype in runner.subjects(chosen, dtypes, given, settings.quick):
             tell(f"{case or operator} {dtype}")
             results.append(runner.check(session, operator, case, dtype, settings))
     if all(result.not_offered for result in results):

@@ -46,6 +46,8 @@ class Tally:
     outward: float = 0.0                                         # sum of (|got| - |exact|) in ulp, where inexact
     not_nearest: int = 0                                         # of these, results with a nearer number
     inexact: int = 0
+    ties: int = 0                                                # results exactly between two numbers
+    odd_ties: int = 0                                            # of these, not those with an even significand
     standard: dict = field(default_factory=dict)                 # what the standard sums up
 
     def as_dict(self):
@@ -196,6 +198,9 @@ def _add(tally, case, g, x, got, high, low, slope, standard, ftz):
     off = (errors.error > 0) & (np.abs(errors.exact) >= 2.0 ** FORMATS[dtype][1]) & (errors.ulps < 1.5)
     tally.inexact += int(off.sum())
     tally.not_nearest += int((off & (errors.ulps > NEAREST)).sum())
+    tie = off & (errors.ulps == 0.5)
+    tally.ties += int(tie.sum())
+    tally.odd_ties += int((got[finite][tie].view(BITS[dtype]) & 1).sum())
     tally.outward += float((np.sign(np.abs(errors.got[off]) - np.abs(errors.exact[off])) * errors.ulps[off]).sum())
     index = np.flatnonzero(finite)
     least = tally.worst[-1].error if len(tally.worst) == WORST else 0.0

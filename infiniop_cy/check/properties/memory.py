@@ -1,11 +1,22 @@
-"""Nothing but the output is written, and the output may be an input."""
+"""The output is written, nothing else is, nothing else is read, and the output may be an input."""
 from infiniop_cy.check.properties.base import Property, fails, first_difference, holds, skipped
+from infiniop_cy.check.properties.conv import GEOMETRIES, integers
 
 MEMORY = (
-    Property("inputs unchanged", "inputs hold the same bytes after a call", "every call of this run", always=True),
+    Property("output written", "every element of the output is written, whatever it held",
+             "every call of this run with out=, which holds NaN before", always=True),
+    Property("inputs unchanged", "inputs hold the same bytes after a call, and during it",
+             "every call of this run; some with inputs in memory that cannot be written to", always=True),
     Property("no writes outside", "no byte outside the output's elements is written",
-             "every call of this run: 4 KiB of known bytes around each tensor, and the gaps of strided ones",
-             always=True),
+             "every call of this run: 4 KiB of known bytes around each tensor and the workspace of a C library, and "
+             "the gaps of strided tensors", always=True),
+    Property("no reads outside", "no byte outside the tensors is read",
+             "tensors that end, or begin, at a page that cannot be read; some bytes further on a program of any user "
+             "may end there", always=True),
+    Property("own array", "the result is a plain array that the caller may keep and write to",
+             "every array that a function returned: no view of an input, not read-only, no subclass"),
+    Property("settings kept", "floating-point settings of the process stay: rounding, subnormal numbers",
+             "every call of this run"),
     Property("in place", "the output may be exactly one of the inputs", "out= is grad_output, then input"),
     Property("overlap", "an output that overlaps an input is refused, or right",
              "out= begins one or more elements after, or before, an input; a silently wrong result fails"),
@@ -14,11 +25,45 @@ MEMORY = (
 
 def damage_verdicts(subject):
     """Of all calls so far."""
-    for name in ("inputs unchanged", "no writes outside"):
+    needs = {"output written": "out", "own array": "own array"}
+    for name in ("output written", "inputs unchanged", "no writes outside", "own array", "settings kept"):
         if name in subject.damage:
             yield fails(name, subject.damage[name], subject.calls)
+        elif not subject.session.facts.get(needs.get(name), True):
+            yield skipped(name, {"out": "the candidate takes no out=", "own array": "no NumPy arrays"}[needs[name]])
         else:
             yield holds(name, tried=subject.calls)
+
+
+def _guarded_inputs(subject):
+    """(what, arrays, keywords): some calls of vectors and their rests, and of convolutions."""
+    if subject.case is None:
+        for case in (*GEOMETRIES["convolution"][:2], GEOMETRIES["padding"][0], GEOMETRIES["groups"][-1]):
+            yield f"convolution {case}", integers(case, subject.dtype, subject.rng), {"case": case}
+        return
+    for n in (1, 67, 5003):
+        yield f"{n} elements", (subject.values(n), subject.values(n)), {}
+
+
+def check_guards(subject):
+    """Memory is protected in the candidate's process: a crash that a plain call does not have tells of the touch."""
+    name = "no reads outside"
+    if subject.session.facts.get("elsewhere"):
+        yield skipped(name, "another process computes")
+        return
+    found, tried = None, 0
+    for what, arrays, how in _guarded_inputs(subject):
+        if not subject.run(what, *arrays, **how).ok:
+            continue
+        for guard, touched in (("end", "past the end"), ("start", "before the start"), ("inputs", None)):
+            reply = subject.run(f"{what}, guarded", *arrays, guard=guard, **how)
+            tried += 1
+            if reply.kind == "crash" and touched:
+                found = found or f"bytes {touched} of a tensor were touched ({what}: {reply.text})"
+            elif reply.kind == "crash":
+                subject.damage.setdefault("inputs unchanged", "an input was written to during the call, and restored "
+                                          f"({what}: {reply.text})")
+    yield fails(name, found, tried) if found else holds(name, tried=tried) if tried else skipped(name, "no results")
 
 
 def _placed(subject, what, g, x, **where):
