@@ -54,11 +54,11 @@ class Program:
                         "{parameters}", json.dumps(call.parameters)))
             with tempfile.TemporaryFile() as said:  # as much as it likes to
                 code = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=said, stderr=said, check=False).returncode
-                words = last_line(said)
+                words = f" ({last_line(said)})" if last_line(said) else ""
             if code < 0:
-                raise Died(f"the program was killed by {signal.Signals(-code).name} {words}".rstrip())
+                raise Died(f"the program was killed by {signal.Signals(-code).name}{words}")
             if code:
-                raise RuntimeError(f"the program ended with exit code {code} {words}".rstrip())
+                raise RuntimeError(f"the program ended with exit code {code}{words}")
             return {name: self._load(paths[name], outputs[name]) for name in outputs}
 
     def _load(self, path, like):

@@ -3,7 +3,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from infiniop_cy.check.properties import BY_NAME, CONV_CHECKS, ELEMENTWISE_CHECKS, Subject, Verdict, damage_verdicts
+from infiniop_cy.check.properties import (
+    BY_NAME,
+    CONV_CHECKS,
+    ELEMENTWISE_CHECKS,
+    OF_EVERY_CALL,
+    Subject,
+    Verdict,
+    damage_verdicts,
+)
 from infiniop_cy.check.properties.base import GaveUp, fails, holds
 from infiniop_cy.check.properties.conv import GEOMETRIES, integers
 from infiniop_cy.check.standards import Ulp
@@ -94,13 +102,13 @@ def check(session, operator, case, dtype, settings):
         return result
     subject = Subject(session, case and as_passed(session, case), dtype, settings)
     result.subject = subject
-    gave_up = ""
+    gave_up, only = "", set(settings.only)
     try:
         result.not_offered = _refusal(subject)
         if result.not_offered:
             return result
         for function, names in CONV_CHECKS if case is None else ELEMENTWISE_CHECKS:
-            if not settings.only or names & set(settings.only):
+            if not only or only & (names | OF_EVERY_CALL):
                 result.verdicts += function(subject)
     except GaveUp as error:
         gave_up = f"; the rest was left out: {error}"

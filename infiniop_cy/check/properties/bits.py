@@ -14,15 +14,12 @@ BITS = (
     Property("same bits by layout", "strides and offsets do not change a bit",
              "transposed, channels last, every other element, reversed, padded rows, an odd offset; of an input, the "
              "output, or all"),
-    Property("no leak", "memory does not grow from call to call",
-             "400 calls; bytes that malloc gave and did not get back, where the C library is glibc"),
     Property("same bits by cut", "an element's bits do not depend on its neighbours",
              "the array cut into pieces, and in another order"),
 )
 THREADS = (1, 2, 3, 7)
 REPEATS = 400
-SECONDS = 3          # of repeating, for candidates that take long
-LEAK = 32            # bytes per call; asking how many there are takes 1,760 in all
+SECONDS = 3  # of repeating, for candidates that take long
 
 
 def _large(subject):
@@ -58,26 +55,13 @@ def _repeat(subject, times, *arrays):
     return expected, verdict, turn
 
 
-def _leak(subject, before, calls):
-    """The verdict on what `calls` calls have added to the bytes `before` them."""
-    after = subject.session.worker.allocated()
-    if before is None or after is None or calls < 100 or subject.session.facts.get("elsewhere"):
-        return skipped("no leak", "too slow to call often" if before is not None and calls < 100 else "not known here")
-    each = (after - before) / calls
-    make = fails if each > LEAK else holds
-    return make("no leak", f"{each:,.0f} bytes per call of 1003 elements" if each > LEAK else "", calls)
-
-
 def check_runs(subject):
     name, quick = "same bits by run", subject.settings.quick
     large, small, other = ([subject.values(n) for _ in range(2)] for n in (_large(subject), 1003, 1003))
     _, verdict, tried = _repeat(subject, 4 if quick else 8, *large)
     if verdict is None:
-        _repeat(subject, 50, *small)
-        before = subject.session.worker.allocated()
-        _, verdict, many = _repeat(subject, REPEATS // (4 if quick else 1), *small)
+        _, verdict, many = _repeat(subject, REPEATS // (8 if quick else 1), *small)
         tried += many
-        yield _leak(subject, before, many)
     for arrays in (other, large) if verdict is None and not quick else ():
         expected, verdict = _expected(subject, name, *arrays)
         difference = verdict or _differs(subject.run("a new process", *arrays, fresh=True), expected)

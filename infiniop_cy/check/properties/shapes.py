@@ -42,7 +42,8 @@ def check_shapes(subject):
         got = reply.results["grad_input"]
         returned = reply.shapes["grad_input"]
         if got is None or returned[1] != subject.dtype:
-            yield fails("shapes", f"inputs {subject.dtype}{shape} give {returned and f'{returned[1]}{returned[0]}'}")
+            what = f"{returned[1]}{tuple(returned[0])}" if returned else "no result"
+            yield fails("shapes", f"inputs {subject.dtype}{shape} give {what}")
             return
         if flat.results["grad_input"] is None:
             continue
@@ -86,13 +87,17 @@ def _pairs(subject):
         yield f"input {a} expanded to {shape} by strides of 0", subject.values(shape), expanded
 
 
+def _shape(reply):
+    returned = reply.shapes["grad_input"]
+    return f"shape {tuple(returned[0])}" if returned else "no result"
+
+
 def _computes_unequal(subject):
     """A pair of shapes that does not broadcast and gave a result nevertheless, in words, or None."""
     for a, b in UNEQUAL:
         reply = subject.run(f"shapes {a} and {b}", subject.values(a), subject.values(b), shape=b)
         if reply.ok:
-            returned = reply.shapes["grad_input"]
-            return f"grad_output {a} and input {b} give shape {returned and tuple(returned[0])}, and should be refused"
+            return f"grad_output {a} and input {b} give {_shape(reply)}, and should be refused"
     return None
 
 
@@ -111,7 +116,7 @@ def check_broadcast(subject):
         if not reply.ok or not full.ok:
             continue
         if reply.results["grad_input"] is None:
-            yield fails("broadcast", f"{what} give shape {reply.shapes['grad_input']}")
+            yield fails("broadcast", f"{what} give {_shape(reply)}")
             return
         results = reply.results["grad_input"], full.results["grad_input"]
         if _elsewhere(*results):
