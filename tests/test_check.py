@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 from planted_defects import NEEDS_GLIBC, PLANTED
 
 import infiniop_cy as iop
@@ -19,6 +20,7 @@ from infiniop_cy.capi import infini_root
 from infiniop_cy.capi.client import spellings
 from infiniop_cy.check import cli, exhaustive, plot, runner, session
 from infiniop_cy.check.candidates import Spec
+from infiniop_cy.check.library import GuardedClient
 from infiniop_cy.check.properties import PROPERTIES
 from infiniop_cy.check.session import Session
 from infiniop_cy.check.standards import standard_of
@@ -129,6 +131,14 @@ def conv(g, x, w, **geometry):
     (("relu_backward", "--command", "true"), "expected the words {inputs} and {outputs}"),
     (("relu_backward", "--command", "false {inputs} {outputs}"), "ended with exit code 1"),
     (("relu_backward", "--lib", "nothing.so"), "nothing.so: cannot open"),
+    (("relu_backward", "--candidate", "mine:relu", "--json", "no/out.json"), "--json no/out.json: cannot be written"),
+    (("relu_backward", "--candidate", "mine:relu", "--timeout", "0"), "expected more than 0 seconds"),
+    (("relu_backward", "--candidate", "mine:relu", "--exhaustive", "--dtype", "float16"), "is about float32"),
+    (("relu_backward", "--candidate", "mine:relu", "--exhaustive", "--resume", "mine.py"), "no state of an exhaustive"),
+    (("relu_backward", "--candidate", "mine:relu", "--resume", "out.json"), "of use with --exhaustive"),
+    (("relu_backward", "--candidate", "numpy", "--arrays", "jax"), "is about --candidate MODULE:FUNCTION"),
+    (("leaky_relu_backward", "--candidate", "numpy", "--parameter", "negative_slope=a"), "expected a number"),
+    (("leaky_relu_backward", "--candidate", "numpy", "--parameter", "self_is_result=a"), "expected true or false"),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_could_not_run(words, reason, mine, capsys):
     assert command(*words) == 2
@@ -206,6 +216,17 @@ def test_the_c_library_holds():
     results = verdicts(Spec("library", f"{infini_root()}/lib/libinfiniop.so"), "leaky_relu_backward", ["float16"])
     assert len(results) == 3
     assert not failures(results)
+
+
+@needs_libraries
+def test_workspaces_lie_between_known_bytes():
+    client = GuardedClient(f"{infini_root()}/lib/libinfiniop.so")
+    for at, where in ((100, "1 bytes past the end"), (-3, "3 bytes before the start")):
+        workspace = client.workspace(100)
+        assert np.isnan(workspace[:96].view(np.float32)).all()
+        as_strided(workspace[50:], (2, 1), (at - 50, 1))[1] = 0
+        assert client.overrun() == f"written to {where} of the workspace of 100 bytes"
+    assert client.overrun() is None
 
 
 @needs_libraries
@@ -310,6 +331,26 @@ def test_assert_invariant(rng):
                          ("threads", lambda g, x, num_threads=1: g * num_threads, {"threads": (1, 2)})):
         with pytest.raises(AssertionError, match=what):
             assert_invariant(f, arrays, **how)
+
+
+ONES = np.ones(4, np.float32)
+
+
+@pytest.mark.parametrize(("error", "message", "call"), [
+    (ValueError, r"exact has shape \(3,\), expected \(4,\)", lambda: assert_ulp(ONES, np.ones(3), 1)),
+    (ValueError, "limit is nan", lambda: assert_ulp(ONES, np.ones(4), np.nan)),
+    (TypeError, "actual has dtype int64", lambda: ulp_error(np.arange(4), np.ones(4))),
+    (TypeError, "exact has dtype float32, expected float64, or wider", lambda: ulp_error(ONES, ONES)),
+    (ValueError, "grad_output has shape", lambda: gradcheck(np.sin, lambda g, x: g, np.ones(4), np.ones(3))),
+    (ValueError, "layouts has 'none'", lambda: assert_invariant(np.multiply, [ONES] * 2, layouts=["none"])),
+    (ValueError, "batch_cuts has 4", lambda: assert_invariant(np.multiply, [ONES] * 2, batch_cuts=[4])),
+    (ValueError, "expected one shape", lambda: assert_invariant(np.multiply, [ONES, ONES[:1]])),
+    (ValueError, "dtype is int8", lambda: special_values("int8")),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_arguments_that_cannot_be_meant(error, message, call):
+    """Checks that would hold whatever the candidate does."""
+    with pytest.raises(error, match=message):
+        call()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -8,7 +8,7 @@ from infiniop_cy.check.calls import CONV_OUTPUTS
 from infiniop_cy.operators import BY_NAME
 
 
-class _Client(client.Library):
+class GuardedClient(client.Library):
     """Workspaces hold NaN, since nobody promised zeros, and lie between known bytes."""
 
     room = None
@@ -47,7 +47,7 @@ class Library:
     """Descriptors are made and destroyed around every call."""
 
     def __init__(self, spec):
-        self.client, self.symbols, self.one_form = _Client(spec.target), spec.symbols, spec.one_form
+        self.client, self.symbols, self.one_form = GuardedClient(spec.target), spec.symbols, spec.one_form
         for name in ("infiniopCreateHandle", "infiniopCreateTensorDescriptor", "infiniopDestroyTensorDescriptor"):
             self.client.function(name)
 
