@@ -44,6 +44,19 @@ def spellings(operator):
     return ["".join(choice) + last.capitalize() for choice in itertools.product(*map(of, parts))]
 
 
+def c_parameters(row, parameters, one_form=False):
+    """(suffix of the create function, C arguments after its tensors). one_form: there is no V2 to choose a form by."""
+    suffix, arguments = "", []
+    for parameter in row.parameters:
+        value = parameters.get(parameter.name, parameter.default)
+        if not parameter.choices:
+            arguments.append(ctypes.c_bool(value) if isinstance(parameter.default, bool) else ctypes.c_float(value))
+        elif value != parameter.default and not one_form:
+            suffix = "V2"
+            arguments.append(ctypes.c_int(list(parameter.choices).index(value)))
+    return suffix, arguments
+
+
 class Library:
     """An open library. Close it by letting it go: its handle is destroyed with the process."""
 
@@ -121,16 +134,8 @@ class Library:
     def elementwise(self, operator, parameters, out, g, x, given=None, one_form=False):
         """out = gradient of the operator (a row of operators.py), with all tensors of one shape. one_form: the library
         chooses no form by a V2 call, but computes the one that the parameters name."""
-        name, suffix, extra = self.name_of(operator, given), "", []
-        for parameter in BY_NAME[operator].parameters:
-            value = parameters.get(parameter.name, parameter.default)
-            if parameter.choices:
-                if value != parameter.default and not one_form:
-                    suffix = "V2"
-                    extra.append(ctypes.c_int(list(parameter.choices).index(value)))
-            else:
-                extra.append(ctypes.c_bool(value) if isinstance(parameter.default, bool) else ctypes.c_float(value))
-        self.run(name, suffix, (out, x, g), extra, (out, x, g))
+        suffix, extra = c_parameters(BY_NAME[operator], parameters, one_form)
+        self.run(self.name_of(operator, given), suffix, (out, x, g), extra, (out, x, g))
 
     def conv(self, outs, g, x, w, stride, pads, dilation, groups, given=None):
         """outs: grad_input, grad_weight, grad_bias, any of them None."""
