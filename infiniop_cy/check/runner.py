@@ -33,7 +33,7 @@ class Settings:
     threads: bool = True
     seed: int = 0
     only: tuple = ()
-    progress: object = None  # called with (done, total) of an exhaustive sweep
+    progress: object = None  # called with (title, done, total) of an exhaustive sweep
 
 
 @dataclass

@@ -85,18 +85,11 @@ class Errors:
     near_zero: np.ndarray
 
 
-def region_of(row, x, exact, dtype):
-    """The part of the axis that an input lies in."""
-    if abs(exact) < 2.0 ** FORMATS[dtype][1]:
-        return "subnormal result"
-    if any(abs(x - zero) < NEAR for zero in row.zeros):
-        return "around the derivative's zero"
-    if abs(x) < 0.01:
-        return "near 0"
-    return "tail" if abs(x) > 4 else "middle"
+REGIONS = ("subnormal result", "around the derivative's zero", "near 0", "tail", "middle")
 
 
 def _regions(row, x, exact, dtype):
+    """Which of REGIONS each input lies in."""
     names = np.full(x.shape, 4, np.int8)
     names[np.abs(x) > 4] = 3
     names[np.abs(x) < 0.01] = 2
@@ -104,9 +97,6 @@ def _regions(row, x, exact, dtype):
         names[np.abs(x - zero) < NEAR] = 1
     names[np.abs(exact) < 2.0 ** FORMATS[dtype][1]] = 0
     return names
-
-
-REGIONS = ("subnormal result", "around the derivative's zero", "near 0", "tail", "middle")
 
 
 def flushed(values, dtype):
@@ -180,8 +170,9 @@ def _add(tally, case, g, x, got, high, low, slope, standard, ftz):
         return f"0x{np.array(value, number).view(BITS[dtype]).item():0{number.itemsize * 2}x}"
 
     def worst(i, ulps=float("nan")):
+        region, = _regions(case.row, x[i:i + 1].astype(np.float64), high[i:i + 1], dtype)
         return Worst(float(ulps), hexed(g[i]), hexed(x[i]), hexed(got[i]), float(high[i]), float(g[i]), float(x[i]),
-                     float(got[i]), region_of(case.row, float(x[i]), float(high[i]), dtype))
+                     float(got[i]), REGIONS[region])
     for name, mask in masks.items():
         tally.count(name, mask, worst)
     standard.add(tally.standard, errors, case)
