@@ -89,6 +89,11 @@ def flushes_subnormals(grad_output, input):
     return np.where(np.abs(result) < np.finfo(np.float32).smallest_normal, np.float32(0), result)
 
 
+def subnormal_input_is_zero(grad_output, input):
+    tiny = np.abs(input) < np.finfo(np.float32).smallest_normal
+    return np.where(tiny, np.float32(0), iop.relu_backward(grad_output, input))
+
+
 def double_in_single(grad_output, input):
     return iop.gelu_backward(grad_output.astype(np.float32), input.astype(np.float32)).astype(np.float64)
 
@@ -448,6 +453,7 @@ PLANTED = {
     "slope_in_storage_precision": ("leaky_relu_backward", "bfloat16", "rounding"),
     "one_input_in_65536": ("sigmoid_backward", "float16", "accuracy"),
     "flushes_subnormals": ("sigmoid_backward", "float32", "accuracy"),
+    "subnormal_input_is_zero": ("relu_backward", "float32", "not vanished"),
     "double_in_single": ("gelu_backward", "float64", "accuracy"),
     "past_the_end": ("relu_backward", "float32", "no writes outside"),
     "fills_the_gaps": ("relu_backward", "float32", "no writes outside"),

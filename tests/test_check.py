@@ -289,10 +289,11 @@ def test_standards_judge(name):
 
 def test_flushed_subnormals_are_allowed_where_asked(monkeypatch):
     monkeypatch.chdir(pathlib.Path(__file__).parent)
-    words = ("sigmoid_backward", "--dtype", "float32", "--candidate", "planted_defects:flushes_subnormals", "--only",
-             "accuracy")
-    assert command(*words) == 1
-    assert command(*words, "--ftz") == 0
+    for words in (("sigmoid_backward", "--candidate", "planted_defects:flushes_subnormals", "--only", "accuracy"),
+                  ("relu_backward", "--candidate", "planted_defects:subnormal_input_is_zero", "--only", "accuracy",
+                   "--only", "not vanished", "--only", "special values", "--only", "finite", "--only", "sign")):
+        assert command(*words, "--dtype", "float32") == 1
+        assert command(*words, "--dtype", "float32", "--ftz") == 0
 
 
 def test_outside_a_standard_is_shown_and_not_counted(monkeypatch, capsys):
