@@ -2,6 +2,7 @@
 
 PLANTED: name: (operator, dtype, the property under which a reader would look for it).
 """
+import ctypes
 import os
 import time
 
@@ -11,6 +12,8 @@ from numpy.lib.stride_tricks import as_strided
 import infiniop_cy as iop
 
 SCRATCH = np.random.default_rng(os.getpid())
+KEPT = []
+CACHE = {}
 
 
 # ---- values
@@ -86,8 +89,25 @@ def flushes_subnormals(grad_output, input):
     return np.where(np.abs(result) < np.finfo(np.float32).smallest_normal, np.float32(0), result)
 
 
+def subnormal_input_is_zero(grad_output, input):
+    tiny = np.abs(input) < np.finfo(np.float32).smallest_normal
+    return np.where(tiny, np.float32(0), iop.relu_backward(grad_output, input))
+
+
 def double_in_single(grad_output, input):
     return iop.gelu_backward(grad_output.astype(np.float32), input.astype(np.float32)).astype(np.float64)
+
+
+def ties_go_up(grad_output, input, negative_slope=0.01):
+    """float32 to bfloat16 by adding half of what is cut off."""
+    wide = iop.leaky_relu_backward(grad_output.astype(np.float32), input.astype(np.float32), negative_slope)
+    up = ((wide.view(np.uint32) + 0x8000) >> 16).astype(np.uint16).view(input.dtype)
+    return np.where(np.isfinite(wide), up, wide.astype(input.dtype))
+
+
+def nan_in_a_window(grad_output, input):
+    result = iop.sigmoid_backward(grad_output, input)
+    return np.where((input > 100) & (input < 100.5), np.nan, result)
 
 
 # ---- memory
@@ -136,6 +156,46 @@ def ignores_overlap(grad_output, input, out=None):
     return out
 
 
+def adds_to_the_output(grad_output, input, out=None):
+    result = iop.relu_backward(grad_output, input)
+    return result if out is None else np.add(out, result, out=out)
+
+
+def restores_the_input(grad_output, input):
+    """Scratch as above, and nobody sees it afterwards, except another thread."""
+    if not input.flags.writeable or 0 in input.strides or not input.size:
+        return iop.sigmoid_backward(grad_output, input)
+    keep = input.copy()
+    input *= -1
+    result = iop.sigmoid_backward(grad_output, input)
+    input[...] = keep
+    return result
+
+
+def loads_a_whole_vector(grad_output, input):
+    """The rest of a vector past the end is read, and not used."""
+    if input.ndim == 1 and input.size % 8 and input.strides[0] == input.itemsize:
+        as_strided(input, (-(-input.size // 8) * 8,)).sum()
+    return iop.relu_backward(grad_output, input)
+
+
+def keeps_its_results(grad_output, input):
+    KEPT.append(iop.relu_backward(grad_output, input).copy())
+    return KEPT[-1].copy()
+
+
+def gives_what_it_got(grad_output, input):
+    """No copy where nothing is 0: the caller's gradients share memory."""
+    whole = grad_output.shape == input.shape and (input > 0).all()
+    return grad_output if whole else iop.relu_backward(grad_output, input)
+
+
+def rounds_upwards_ever_after(grad_output, input):
+    result = iop.relu_backward(grad_output, input)
+    ctypes.CDLL("libm.so.6").fesetround(0x800)
+    return result
+
+
 # ---- shapes
 
 def last_elements_forgotten(grad_output, input):
@@ -155,6 +215,17 @@ def scalar_becomes_a_row(grad_output, input):
 def broadcasts_the_wrong_axis(grad_output, input):
     shape = np.broadcast_shapes(grad_output.shape, input.shape)
     return iop.relu_backward(np.resize(grad_output, shape), np.resize(input, shape))
+
+
+def expanded_by_strides(grad_output, input):
+    """Strides of 0, as those of the gradient of a sum, are not looked at."""
+    if grad_output.shape == input.shape and input.size > 1 and not any(grad_output.strides):
+        grad_output = np.pad(grad_output.ravel()[:1], (0, input.size - 1)).reshape(input.shape)
+    return iop.relu_backward(grad_output, input)
+
+
+def repeats_what_is_short(grad_output, input):
+    return iop.relu_backward(np.resize(grad_output, input.shape), input)
 
 
 # ---- bits, crashes
@@ -199,6 +270,18 @@ def hangs_on_a_scalar(grad_output, input):
         time.sleep(1000)
     print("computing", flush=True)
     return iop.relu_backward(grad_output, input)
+
+
+def output_has_strides_of_the_input(grad_output, input, out=None):
+    if out is None or out.flags.c_contiguous or not input.flags.c_contiguous:
+        return iop.relu_backward(grad_output, input, out=out)
+    out.T.flat[:] = iop.relu_backward(grad_output, input).ravel()
+    return out
+
+
+def cached_by_shape(grad_output, input):
+    """As autotuning does it, with a result instead of a choice."""
+    return CACHE.setdefault(input.shape, iop.relu_backward(grad_output, input)).copy()
 
 
 # ---- convolution
@@ -309,6 +392,51 @@ def three_axes_as_two(grad_output, input, weight, **geometry):
     return gradients
 
 
+def depthwise_in_reverse(grad_output, input, weight, *, groups, **geometry):
+    """One output per channel, as in most networks, has a path of its own."""
+    gradients = list(iop.conv_backward(grad_output, input, weight, groups=groups, **geometry))
+    if groups == input.shape[1] == weight.shape[0] > 1:
+        gradients[1] = gradients[1][::-1]
+    return gradients
+
+
+def one_sample_alone(grad_output, input, weight, **geometry):
+    gradients = list(iop.conv_backward(grad_output, input, weight, **geometry))
+    if input.shape[0] == 1 and weight.shape[2:] == (3, 3):
+        gradients[1] = np.zeros_like(weight)
+    return gradients
+
+
+def kernel_past_the_image(grad_output, input, weight, **geometry):
+    gradients = list(iop.conv_backward(grad_output, input, weight, **geometry))
+    if any(k > n for k, n in zip(weight.shape[2:], input.shape[2:])):
+        gradients[1] = np.roll(gradients[1], 1, -1)
+    return gradients
+
+
+def nan_is_no_term(grad_output, input, weight, **geometry):
+    return iop.conv_backward(np.nan_to_num(grad_output, posinf=np.inf, neginf=-np.inf), input, weight, **geometry)
+
+
+def half_products(grad_output, input, weight, **geometry):
+    """As tensor cores may do it: exact on small integers."""
+    halves = (a.astype(np.float16).astype(np.float32) for a in (grad_output, input, weight))
+    return iop.conv_backward(*halves, **geometry)
+
+
+def wide_weights(grad_output, input, weight, **geometry):
+    gradients = list(iop.conv_backward(grad_output, input, weight, **geometry))
+    gradients[1] = gradients[1].astype(np.float32)
+    return gradients
+
+
+def weights_by_way_of_the_input(grad_output, input, weight, *, output_mask=(True, True, True), **geometry):
+    gradients = list(iop.conv_backward(grad_output, input, weight, **geometry))
+    if not output_mask[0]:
+        gradients[1] = np.zeros_like(weight)
+    return [gradient if wanted else None for gradient, wanted in zip(gradients, output_mask)]
+
+
 PLANTED = {
     "wrong_sign_in_the_tail": ("gelu_backward", "float32", "sign"),
     "zero_in_the_tail": ("gelu_backward", "float32", "not vanished"),
@@ -325,6 +453,7 @@ PLANTED = {
     "slope_in_storage_precision": ("leaky_relu_backward", "bfloat16", "rounding"),
     "one_input_in_65536": ("sigmoid_backward", "float16", "accuracy"),
     "flushes_subnormals": ("sigmoid_backward", "float32", "accuracy"),
+    "subnormal_input_is_zero": ("relu_backward", "float32", "not vanished"),
     "double_in_single": ("gelu_backward", "float64", "accuracy"),
     "past_the_end": ("relu_backward", "float32", "no writes outside"),
     "fills_the_gaps": ("relu_backward", "float32", "no writes outside"),
@@ -350,9 +479,29 @@ PLANTED = {
     "bias_of_the_first_sample": ("conv_backward", "float32", "bias gradient"),
     "half_accumulator": ("conv_backward", "float16", "error of sums"),
     "untouched_pixels": ("conv_backward", "float32", "stride"),
-    "samples_share_a_sum": ("conv_backward", "float32", "samples apart"),
+    "samples_share_a_sum": ("conv_backward", "float32", "NaN and inf"),
     "one_side_pads_both": ("conv_backward", "float32", "asymmetric padding"),
     "sum_by_threads": ("conv_backward", "float32", "same bits by threads"),
     "batch_decides_the_order": ("conv_backward", "float32", "same bits by cut"),
+    "ties_go_up": ("leaky_relu_backward", "bfloat16", "rounding"),
+    "nan_in_a_window": ("sigmoid_backward", "float64", "finite"),
+    "adds_to_the_output": ("relu_backward", "float32", "output written"),
+    "restores_the_input": ("sigmoid_backward", "float32", "inputs unchanged"),
+    "loads_a_whole_vector": ("relu_backward", "float32", "no reads outside"),
+    "keeps_its_results": ("relu_backward", "float32", "no leak"),
+    "gives_what_it_got": ("relu_backward", "float32", "own array"),
+    "rounds_upwards_ever_after": ("relu_backward", "float32", "settings kept"),
+    "expanded_by_strides": ("relu_backward", "float32", "broadcast"),
+    "repeats_what_is_short": ("relu_backward", "float32", "broadcast"),
+    "output_has_strides_of_the_input": ("relu_backward", "float32", "same bits by layout"),
+    "cached_by_shape": ("relu_backward", "float32", "accuracy"),
+    "depthwise_in_reverse": ("conv_backward", "float32", "groups"),
+    "one_sample_alone": ("conv_backward", "float32", "convolution"),
+    "kernel_past_the_image": ("conv_backward", "float32", "padding"),
+    "nan_is_no_term": ("conv_backward", "float32", "NaN and inf"),
+    "half_products": ("conv_backward", "float32", "error of sums"),
+    "wide_weights": ("conv_backward", "float16", "shapes"),
+    "weights_by_way_of_the_input": ("conv_backward", "float32", "some gradients"),
     "three_axes_as_two": ("conv_backward", "float32", "dimensions"),
 }
+NEEDS_GLIBC = ("keeps_its_results", "rounds_upwards_ever_after")

@@ -14,7 +14,8 @@ from test_descriptors import CREATE_ERRORS
 
 import infiniop_cy as iop
 from infiniop_cy.capi import get_include, infini_root
-from infiniop_cy.dtypes import CAST_ONLY, STORAGE
+from infiniop_cy.capi.client import address, c_parameters, spellings
+from infiniop_cy.dtypes import CAST_ONLY, code_of
 from infiniop_cy.operators import ROWS
 from infiniop_cy.status import Status
 from infiniop_cy.testing import CASES, DTYPES, arrange, random_values, same_bits
@@ -23,7 +24,6 @@ from infiniop_cy.testing.conv import CONV_CASES, make_case
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the C libraries are built on Linux")
 
 P = ctypes.c_void_p
-CODES = {name: code for name, (code, _) in STORAGE.items()} | CAST_ONLY
 S = Status
 
 
@@ -50,7 +50,8 @@ def tensor(library, shape, dtype, strides=None):
     made = P()
     status = library.infiniopCreateTensorDescriptor(
         ctypes.byref(made), ctypes.c_size_t(len(shape)), (ctypes.c_size_t * len(shape))(*shape) if shape else None,
-        None if strides is None else (ctypes.c_ssize_t * len(shape))(*strides), CODES.get(dtype, dtype))
+        None if strides is None else (ctypes.c_ssize_t * len(shape))(*strides),
+        code_of(dtype) if isinstance(dtype, str) else dtype)
     return status, made
 
 
@@ -60,26 +61,15 @@ def describe(library, array):
     return made
 
 
-def address(array):
-    return P(0 if array is None else array.ctypes.data)
-
-
 def name_of(row):
-    return "".join(part.capitalize() for part in row.name.split("_"))
+    return spellings(row.name)[0]
 
 
 def create(library, handle, case, tensors):
     """(status, operator descriptor) by the C parameters of the case."""
-    made, name, given, suffix = P(), name_of(case.row), [], ""
-    for parameter in case.row.parameters:
-        value = case.parameters.get(parameter.name, parameter.default)
-        if parameter.choices:
-            if value != parameter.default:
-                suffix = "V2"
-                given.append(ctypes.c_int(list(parameter.choices).index(value)))
-        else:
-            given.append(ctypes.c_bool(value) if isinstance(parameter.default, bool) else ctypes.c_float(value))
-    status = getattr(library, f"infiniopCreate{name}Descriptor{suffix}")(handle, ctypes.byref(made), *tensors, *given)
+    made, (suffix, given) = P(), c_parameters(case.row, case.parameters)
+    create_ = getattr(library, f"infiniopCreate{name_of(case.row)}Descriptor{suffix}")
+    status = create_(handle, ctypes.byref(made), *tensors, *given)
     return status, made
 
 

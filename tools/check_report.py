@@ -92,8 +92,9 @@ def itself(exhaustive):
         facts = json.load(open(path))
         result, = facts["results"]
         given = "".join(f" --parameter {name}={value}" for name, value in result["parameters"].items())
-        yield row_of(f"infiniop-cy check {result['operator']}{given} --candidate {facts['candidate']} --dtype float32 "
-                     "--exhaustive", facts)
+        path = pathlib.PurePath(facts["candidate"])
+        candidate = f"--lib lib/{path.name}" if path.suffix == ".so" else f"--candidate {path}"
+        yield row_of(f"infiniop-cy check {result['operator']}{given} {candidate} --dtype float32 --exhaustive", facts)
 
 
 def first(text):

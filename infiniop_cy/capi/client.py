@@ -44,6 +44,19 @@ def spellings(operator):
     return ["".join(choice) + last.capitalize() for choice in itertools.product(*map(of, parts))]
 
 
+def c_parameters(row, parameters, one_form=False):
+    """(suffix of the create function, C arguments after its tensors). one_form: there is no V2 to choose a form by."""
+    suffix, arguments = "", []
+    for parameter in row.parameters:
+        value = parameters.get(parameter.name, parameter.default)
+        if not parameter.choices:
+            arguments.append(ctypes.c_bool(value) if isinstance(parameter.default, bool) else ctypes.c_float(value))
+        elif value != parameter.default and not one_form:
+            suffix = "V2"
+            arguments.append(ctypes.c_int(list(parameter.choices).index(value)))
+    return suffix, arguments
+
+
 class Library:
     """An open library. Close it by letting it go: its handle is destroyed with the process."""
 
@@ -94,6 +107,10 @@ class Library:
                   (ctypes.c_ssize_t * n)(*strides), code_of(array.dtype.name))
         return made
 
+    def workspace(self, size):
+        """Memory for a call: an array of `size` bytes, or None."""
+        return np.empty(size, np.uint8) if size else None
+
     def run(self, name, suffix, tensors, extra, data):
         """Create, ask for the workspace, run, destroy. suffix: of the create function (V2); tensors: arrays, or None
         for a null descriptor, in the order of create; extra: C arguments after them; data: arrays in the order of the
@@ -109,25 +126,16 @@ class Library:
         try:
             size = SIZE()
             self.call(f"infiniopGet{name}WorkspaceSize", operator, ctypes.byref(size))
-            workspace = np.empty(size.value, np.uint8)
-            self.call(f"infiniop{name}", operator, address(workspace) if size.value else None, size,
-                      *map(address, data), None)
+            workspace = self.workspace(size.value)
+            self.call(f"infiniop{name}", operator, address(workspace), size, *map(address, data), None)
         finally:
             self.call(f"infiniopDestroy{name}Descriptor", operator)
 
     def elementwise(self, operator, parameters, out, g, x, given=None, one_form=False):
         """out = gradient of the operator (a row of operators.py), with all tensors of one shape. one_form: the library
         chooses no form by a V2 call, but computes the one that the parameters name."""
-        name, suffix, extra = self.name_of(operator, given), "", []
-        for parameter in BY_NAME[operator].parameters:
-            value = parameters.get(parameter.name, parameter.default)
-            if parameter.choices:
-                if value != parameter.default and not one_form:
-                    suffix = "V2"
-                    extra.append(ctypes.c_int(list(parameter.choices).index(value)))
-            else:
-                extra.append(ctypes.c_bool(value) if isinstance(parameter.default, bool) else ctypes.c_float(value))
-        self.run(name, suffix, (out, x, g), extra, (out, x, g))
+        suffix, extra = c_parameters(BY_NAME[operator], parameters, one_form)
+        self.run(self.name_of(operator, given), suffix, (out, x, g), extra, (out, x, g))
 
     def conv(self, outs, g, x, w, stride, pads, dilation, groups, given=None):
         """outs: grad_input, grad_weight, grad_bias, any of them None."""

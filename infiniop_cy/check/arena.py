@@ -10,6 +10,11 @@ from infiniop_cy.check.calls import Placed
 
 MARGIN = 4096  # bytes around each tensor: a write past the end by a vector, or by a row of most test shapes
 CANARY = 0xA5
+PAGE = mmap.PAGESIZE
+
+
+def _up(offset, to):
+    return -(-offset // to) * to
 
 
 class Arena:
@@ -28,23 +33,39 @@ class Arena:
         self.names = []  # (first byte, last byte + 1, name)
         self.bytes[:MARGIN] = CANARY
 
-    def place(self, name, array, odd=False):
-        """Copy an array with its strides, gaps and broadcast axes. odd: one element past an aligned address."""
+    def place(self, name, array, odd=False, edge=None):
+        """Copy an array with its strides, gaps and broadcast axes. odd: one element past an aligned address. edge: at
+        the "start" or the "end" of pages of its own, with an empty one on either side."""
         low, high = byte_bounds(array) if array.size else (0, 0)
-        start = -(-self.end // 64) * 64 + (array.itemsize if odd else 0)
-        stop = start + (high - low)
-        if stop + MARGIN > self.bytes.size:
+        size = high - low
+        if edge:
+            start = _up(self.end, PAGE) + PAGE + (-size % PAGE if edge == "end" else 0)
+        else:
+            start = _up(self.end, 64) + (array.itemsize if odd else 0)
+        stop = start + size
+        end = _up(stop, PAGE) + PAGE if edge else stop + MARGIN
+        if end > self.bytes.size:
             raise MemoryError(f"the tensors of one call need more than {self.bytes.size} bytes")
-        self.bytes[self.end:stop + MARGIN] = CANARY
+        self.bytes[self.end:end] = CANARY
         first = start + (array.ctypes.data - low if array.size else 0)
         placed = Placed(first, array.shape, array.strides, array.dtype.name)
         if array.size:
             view = placed.view(self.bytes.data)
             index = tuple(slice(None, 1) if stride == 0 else slice(None) for stride in array.strides)
             view[(*index, ...)] = array[(*index, ...)]
-        self.end = stop + MARGIN
+        self.end = end
         self.names.append((start, stop, name))
         return placed
+
+    def walls(self):
+        """The empty pages around tensors that were placed at an edge, as guards of a Call."""
+        return tuple((first, PAGE, False) for start, stop, _ in self.names
+                     for first in (start // PAGE * PAGE - PAGE, _up(stop, PAGE)))
+
+    def input_pages(self):
+        """The pages of the inputs that were placed at an edge, as guards that may be read."""
+        return tuple((start, _up(stop - start, PAGE), True) for start, stop, name in self.names
+                     if name.startswith("input:") and start < stop)
 
     def read(self, placed):
         """A copy of a tensor's values."""

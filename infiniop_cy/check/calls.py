@@ -15,6 +15,10 @@ class CannotRun(Exception):
     """What the command cannot do, in one line: it exits with 2."""
 
 
+class Died(Exception):
+    """A candidate's own process, where it has one beside that of the worker, ended by a signal."""
+
+
 @dataclass(frozen=True)
 class Placed:
     """Where a tensor lies: `offset` is the byte of its element [0, ..., 0], strides are in bytes."""
@@ -30,7 +34,8 @@ class Placed:
 
 @dataclass(frozen=True)
 class Call:
-    """One call. `into`: the candidate writes to the outputs itself (`out=`), rather than returning arrays."""
+    """One call. `into`: the candidate writes to the outputs itself (`out=`), rather than returning arrays. guards:
+    (first byte, bytes, whether they may be read) of pages of the arena that end the process if it touches them."""
 
     operator: str
     parameters: dict
@@ -38,6 +43,7 @@ class Call:
     outputs: dict[str, Placed]
     into: bool = False
     threads: int | None = None
+    guards: tuple[tuple[int, int, bool], ...] = ()
 
 
 @dataclass
@@ -45,7 +51,7 @@ class Reply:
     """What came of a call. kind: ok, raised (an exception, or a status of a C library), crash, timeout.
 
     results: the outputs' values; None where the candidate left one out. shapes: (shape, dtype name) that it returned.
-    damage: sentences on inputs that changed and bytes written outside the outputs, as (property, sentence)."""
+    damage: what the call did beside its results, such as inputs that changed, as (property, sentence)."""
 
     kind: str
     text: str = ""

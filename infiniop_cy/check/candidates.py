@@ -6,13 +6,17 @@ A candidate has
     facts()                        a dict: "out", whether it writes to arrays that it is given; "threads", whether a
                                    call takes their number (False: OpenMP's setting does; None: nothing does);
                                    "asymmetric", whether padding may differ by side; "float parameters", whether it
-                                   gets parameters rounded to float32
+                                   gets parameters rounded to float32; "some gradients", whether those of a
+                                   convolution may be left out; "elsewhere", whether it is another process that computes
+    damage                         where it can tell: (property, sentence) pairs on the last call
 """
 import importlib
 import inspect
 import os
 import sys
 from dataclasses import dataclass
+
+import numpy as np
 
 from infiniop_cy.check import frameworks
 from infiniop_cy.check.calls import CONV_OUTPUTS
@@ -57,6 +61,18 @@ def outputs_of(operator, returned):
     return dict(zip(CONV_OUTPUTS, returned + (None,) * (3 - len(returned))))
 
 
+def _not_its_own(value, inputs):
+    """Why a NumPy array that was returned is not the caller's to keep and to change, or None."""
+    if not isinstance(value, np.ndarray):
+        return None
+    if type(value) is not np.ndarray:
+        return f"is a {type(value).__name__}"
+    if not value.flags.writeable:
+        return "is read-only"
+    shared = [name for name, array in inputs.items() if np.may_share_memory(value, array)]
+    return f"shares memory with {shared[0]}" if shared else None
+
+
 class PythonFunction:
     """`module:function`, called as f(grad_output, input, **parameters) or f(grad_output, input, weight, stride=,
     padding=, dilation=, groups=). It may take out= and num_threads=."""
@@ -78,7 +94,8 @@ class PythonFunction:
             self.names, self.any_name = set(), False
 
     def facts(self):
-        return {"out": "out" in self.names and self.arrays.name == "numpy", "threads": "num_threads" in self.names}
+        return {"out": "out" in self.names and self.arrays.name == "numpy", "threads": "num_threads" in self.names,
+                "own array": self.arrays.name == "numpy", "some gradients": "output_mask" in self.names}
 
     def offers(self, operator, parameters):
         if self.any_name:
@@ -87,16 +104,22 @@ class PythonFunction:
         return f"the function takes no {', '.join(missing)}" if missing else None
 
     def call(self, call, inputs, outputs):
+        self.damage = []
         keywords = {name: value for name, value in call.parameters.items() if self.any_name or name in self.names}
         if "padding" in keywords and all(a == b for a, b in keywords["padding"]):
             keywords["padding"] = tuple(a for a, _ in keywords["padding"])
         if call.threads is not None and "num_threads" in self.names:
             keywords["num_threads"] = call.threads
+        conv = call.operator == "conv_backward"
+        if conv and "output_mask" in self.names:
+            keywords["output_mask"] = tuple(name in outputs for name in CONV_OUTPUTS)
         if call.into:
-            keywords["out"] = outputs["grad_input"] if len(outputs) == 1 else tuple(outputs.values())
+            keywords["out"] = tuple(map(outputs.get, CONV_OUTPUTS)) if conv else outputs["grad_input"]
         returned = self.function(*(self.arrays.give(a) for a in inputs.values()), **keywords)
         if call.into:
             return outputs
         taken = outputs_of(call.operator, returned)
+        if self.arrays.name == "numpy":
+            self.damage = [("own array", f"{name} {said}") for name, value in taken.items()
+                           for said in [_not_its_own(value, inputs)] if said]
         return {name: None if value is None else self.arrays.take(value) for name, value in taken.items()}
-

@@ -2,6 +2,7 @@
 import argparse
 import contextlib
 import importlib.util
+import os
 import sys
 
 EPILOG = """
@@ -100,6 +101,31 @@ def _choices(arguments, operators, dtypes):
     return chosen, wanted, parse(arguments.parameter, chosen)
 
 
+def _refuse_contradictions(arguments, dtypes):
+    """Raise CannotRun for what would be found out after minutes, or do nothing."""
+    from infiniop_cy.check.calls import CannotRun
+    from infiniop_cy.check.exhaustive import states_in
+    if arguments.plot and importlib.util.find_spec("matplotlib") is None:
+        raise CannotRun("--plot needs matplotlib: pip install 'infiniop_cy[check-plot]'")
+    for option in ("json", "junit", "plot", "repro", "resume"):
+        path = getattr(arguments, option)
+        folder = os.path.dirname(os.path.abspath(path or "."))
+        if path and (os.path.isdir(path) or not os.access(folder, os.W_OK)):
+            raise CannotRun(f"--{option} {path}: cannot be written")
+    if not arguments.timeout > 0:
+        raise CannotRun(f"--timeout {arguments.timeout:g}: expected more than 0 seconds")
+    if arguments.exhaustive and "float32" not in dtypes:
+        raise CannotRun("--exhaustive is about float32 (every input of the 16-bit types is tried anyway)")
+    if arguments.resume and not arguments.exhaustive:
+        raise CannotRun("--resume is of use with --exhaustive alone")
+    if arguments.resume:
+        states_in(arguments.resume)
+    if arguments.arrays != "numpy" and (arguments.lib or arguments.command or ":" not in arguments.candidate):
+        raise CannotRun(f"--arrays {arguments.arrays} is about --candidate MODULE:FUNCTION")
+    if arguments.symbols and not arguments.lib:
+        raise CannotRun("--symbols is about --lib")
+
+
 def _settings(arguments):
     from infiniop_cy.check.calls import CannotRun
     from infiniop_cy.check.properties import BY_NAME
@@ -138,12 +164,11 @@ def _run(arguments):
     from infiniop_cy.check.session import Session
     chosen, dtypes, given = _choices(arguments, runner.OPERATORS, runner.DTYPES)
     settings, spec = _settings(arguments), _spec(arguments)
-    if arguments.plot and importlib.util.find_spec("matplotlib") is None:
-        raise CannotRun("--plot needs matplotlib: pip install 'infiniop_cy[check-plot]'")
+    _refuse_contradictions(arguments, dtypes)
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     results = []
     with Session(spec, arguments.timeout) as session, _progress(settings) as tell:
-        for operator, case, dtype in runner.subjects(chosen, dtypes, given):
+        for operator, case, dtype in runner.subjects(chosen, dtypes, given, settings.quick):
             tell(f"{case or operator} {dtype}")
             results.append(runner.check(session, operator, case, dtype, settings))
     if all(result.not_offered for result in results):

@@ -1,11 +1,11 @@
 """All 2**32 inputs of float32, in blocks, with g = 1; what is done is kept in a file, to go on from."""
-import contextlib
 import hashlib
 import json
 import os
 
 import numpy as np
 
+from infiniop_cy.check.calls import CannotRun
 from infiniop_cy.check.inputs import block_of_patterns
 from infiniop_cy.check.session import BLOCK
 from infiniop_cy.check.tally import Tally
@@ -20,11 +20,18 @@ def _key(subject):
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
-def _load(path):
-    with contextlib.suppress(FileNotFoundError):
+def states_in(path):
+    """{key: state} of that file, {} where there is none yet. Raises CannotRun for a file of something else."""
+    try:
         with open(path) as file:
-            return json.load(file)
-    return {}
+            states = json.load(file)
+        if all({"next", "tally"} <= state.keys() for state in states.values()):
+            return states
+    except FileNotFoundError:
+        return {}
+    except (AttributeError, OSError, ValueError):
+        pass
+    raise CannotRun(f"--resume {path}: this is no state of an exhaustive run")
 
 
 def _keep(path, states):
@@ -37,7 +44,7 @@ def _keep(path, states):
 def every_float32(subject, tally, measure):
     """Count all inputs into the tally. Returns why blocks gave no results."""
     path, key = subject.settings.resume, _key(subject)
-    states = _load(path) if path else {}
+    states = states_in(path) if path else {}
     start, reasons = 0, []
     if key in states:
         start = states[key]["next"]

@@ -1,21 +1,58 @@
 """A candidate that is a C library with the infiniop ABI."""
 import numpy as np
 
-from infiniop_cy.capi.client import Library as Client
+from infiniop_cy.capi import client
 from infiniop_cy.capi.client import MissingSymbol
+from infiniop_cy.check.arena import CANARY, MARGIN
+from infiniop_cy.check.calls import CONV_OUTPUTS
 from infiniop_cy.operators import BY_NAME
+
+
+class GuardedClient(client.Library):
+    """Workspaces hold NaN, since nobody promised zeros, and lie between known bytes."""
+
+    room = None
+
+    def workspace(self, size):
+        if not size:
+            return None
+        holder = np.full(MARGIN + 64 + size + MARGIN, CANARY, np.uint8)
+        start = MARGIN + -(holder.ctypes.data + MARGIN) % 64
+        self.room = holder, start, start + size
+        holder[start:start + size] = 0xFF
+        return holder[start:start + size]
+
+    def overrun(self):
+        """What was written outside of the last workspace, or None."""
+        if self.room is None:
+            return None
+        (holder, start, stop), self.room = self.room, None
+        outside = np.flatnonzero(np.r_[holder[:start], holder[stop:]] != CANARY)
+        if not outside.size:
+            return None
+        at = int(outside[0])
+        where = f"{start - at} bytes before the start" if at < start else f"{at - start + 1} bytes past the end"
+        return f"written to {where} of the workspace of {stop - start} bytes"
+
+
+def _spread(array, shape):
+    """Broadcast by stride 0; shapes that do not fit as they are, for the library to refuse."""
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        return array
 
 
 class Library:
     """Descriptors are made and destroyed around every call."""
 
     def __init__(self, spec):
-        self.client, self.symbols, self.one_form = Client(spec.target), spec.symbols, spec.one_form
+        self.client, self.symbols, self.one_form = GuardedClient(spec.target), spec.symbols, spec.one_form
         for name in ("infiniopCreateHandle", "infiniopCreateTensorDescriptor", "infiniopDestroyTensorDescriptor"):
             self.client.function(name)
 
     def facts(self):
-        return {"out": True, "threads": False, "asymmetric": False, "float parameters": True}
+        return {"out": True, "threads": False, "asymmetric": False, "float parameters": True, "some gradients": True}
 
     def offers(self, operator, parameters):
         try:
@@ -36,10 +73,12 @@ class Library:
             given = call.parameters
             if any(a != b for a, b in given["padding"]):
                 raise NotImplementedError("the ABI pads alike on both sides")
-            self.client.conv(tuple(outputs.values()), *arrays, given["stride"], [a for a, _ in given["padding"]],
-                             given["dilation"], given["groups"], self.symbols)
+            self.client.conv(tuple(map(outputs.get, CONV_OUTPUTS)), *arrays, given["stride"],
+                             [a for a, _ in given["padding"]], given["dilation"], given["groups"], self.symbols)
         else:
             out = outputs["grad_input"]
-            g, x = (np.broadcast_to(a, out.shape) for a in arrays)
+            g, x = (_spread(a, out.shape) for a in arrays)
             self.client.elementwise(call.operator, call.parameters, out, g, x, self.symbols, self.one_form)
+        overrun = self.client.overrun()
+        self.damage = [("no writes outside", overrun)] if overrun else []
         return outputs

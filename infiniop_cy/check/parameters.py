@@ -3,6 +3,10 @@ from infiniop_cy.check.calls import CannotRun
 from infiniop_cy.operators import BY_NAME
 
 
+def _flag(text):
+    return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+
+
 def parse(words, operators):
     """{name: value}. Raises CannotRun for what no row of these operators has."""
     given = {}
@@ -16,8 +20,11 @@ def parse(words, operators):
             if text not in parameter.choices:
                 raise CannotRun(f"--parameter {word}: expected one of {', '.join(parameter.choices)}")
             given[name] = text
-        elif isinstance(parameter.default, bool):
-            given[name] = text.lower() in ("1", "true", "yes")
         else:
-            given[name] = float(text)
+            read = _flag if isinstance(parameter.default, bool) else float
+            try:
+                given[name] = read(text)
+            except (KeyError, ValueError):
+                expected = "true or false" if read is _flag else "a number"
+                raise CannotRun(f"--parameter {word}: expected {expected}") from None
     return given

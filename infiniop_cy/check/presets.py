@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from infiniop_cy.check.calls import CONV_OUTPUTS
 from infiniop_cy.check.candidates import outputs_of
 from infiniop_cy.check.frameworks import to_jax, to_numpy, to_torch
 from infiniop_cy.operators import BY_NAME
@@ -215,15 +216,18 @@ class Functions:
     """This library's functions."""
 
     def facts(self):
-        return {"out": True, "threads": True}
+        return {"out": True, "threads": True, "some gradients": True}
 
     def offers(self, operator, parameters):
         return None
 
     def call(self, call, inputs, outputs):
         import infiniop_cy as iop
-        out = outputs["grad_input"] if len(outputs) == 1 else tuple(outputs.values())
-        getattr(iop, call.operator)(*inputs.values(), **call.parameters, out=out, num_threads=call.threads)
+        keywords = {"out": outputs.get("grad_input")}
+        if call.operator == "conv_backward":
+            keywords = {"out": tuple(map(outputs.get, CONV_OUTPUTS)),
+                        "output_mask": tuple(name in outputs for name in CONV_OUTPUTS)}
+        getattr(iop, call.operator)(*inputs.values(), **call.parameters, **keywords, num_threads=call.threads)
         return outputs
 
 
@@ -231,7 +235,7 @@ class Descriptors:
     """This library's descriptors."""
 
     def facts(self):
-        return {"out": True, "threads": False, "symmetric": True}
+        return {"out": True, "threads": False, "asymmetric": False, "some gradients": True}
 
     def offers(self, operator, parameters):
         return None
@@ -246,9 +250,10 @@ class Descriptors:
                 given = call.parameters
                 if any(a != b for a, b in given["padding"]):
                     raise NotImplementedError("a descriptor pads alike on both sides")
-                tensors = (*map(describe, arrays), describe(outputs["grad_bias"]), [a for a, _ in given["padding"]],
-                           given["stride"], given["dilation"], given["groups"])
-                data, keywords = (*outputs.values(), *arrays), {}
+                bias = outputs.get("grad_bias")
+                tensors = (*map(describe, arrays), None if bias is None else describe(bias),
+                           [a for a, _ in given["padding"]], given["stride"], given["dilation"], given["groups"])
+                data, keywords = (*map(outputs.get, CONV_OUTPUTS), *arrays), {}
             else:
                 g, x = (np.broadcast_to(a, outputs["grad_input"].shape) for a in arrays)
                 data, keywords = (outputs["grad_input"], x, g), call.parameters

@@ -5,14 +5,24 @@ weight) in, grad_input (and grad_weight, grad_bias) out. {parameters} is one JSO
 name.
 """
 import json
+import os
 import pathlib
 import shlex
+import signal
 import subprocess
 import tempfile
 
 import numpy as np
 
+from infiniop_cy.check.calls import Died
 from infiniop_cy.dtypes import numpy_dtype
+
+
+def last_line(file):
+    """The last line that was written to a binary file, at most 160 characters."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - 1000))
+    lines = file.read().decode(errors="replace").strip().splitlines()
+    return lines[-1].strip()[:160] if lines else ""
 
 
 class Program:
@@ -23,7 +33,7 @@ class Program:
         self.takes_parameters = any("{parameters}" in word for word in self.words)
 
     def facts(self):
-        return {"out": False, "threads": False}
+        return {"out": False, "threads": False, "elsewhere": True}
 
     def offers(self, operator, parameters):
         if parameters and not self.takes_parameters and operator != "conv_backward":
@@ -42,10 +52,13 @@ class Program:
                 else:
                     line.append(word.replace("{operator}", call.operator).replace(
                         "{parameters}", json.dumps(call.parameters)))
-            done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-            if done.returncode:
-                last = (done.stderr or done.stdout).strip().splitlines()[-1:]
-                raise RuntimeError(" ".join([f"the program ended with exit code {done.returncode}", *last]))
+            with tempfile.TemporaryFile() as said:  # as much as it likes to
+                code = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=said, stderr=said, check=False).returncode
+                words = f" ({last_line(said)})" if last_line(said) else ""
+            if code < 0:
+                raise Died(f"the program was killed by {signal.Signals(-code).name}{words}")
+            if code:
+                raise RuntimeError(f"the program ended with exit code {code}{words}")
             return {name: self._load(paths[name], outputs[name]) for name in outputs}
 
     def _load(self, path, like):

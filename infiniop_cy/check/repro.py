@@ -125,7 +125,13 @@ def _text(value):
 
 
 def write(path, spec, results, standard):
-    """Write the script; where nothing failed, one that says so."""
+    """Write the script; where nothing failed, or nothing that a single input shows, one that says so."""
     text = script(spec, results, standard)
+    if text is None:
+        failed = [f"{result.title} {result.dtype}, {verdict.name}: {verdict.evidence}" for result in results
+                  for verdict in result.counts(standard) if verdict.failed]
+        said = "\n".join(["infiniop-cy check found nothing that one input alone shows.", "", *failed] if failed else
+                         ["infiniop-cy check found nothing to reproduce."])
+        text = f"print({said!r})\n"
     with open(path, "w") as file:
-        file.write(text or '"""infiniop-cy check found nothing to reproduce."""\n')
+        file.write(text)

@@ -3,7 +3,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from infiniop_cy.check.properties import BY_NAME, CONV_CHECKS, ELEMENTWISE_CHECKS, Subject, Verdict, damage_verdicts
+from infiniop_cy.check.properties import (
+    BY_NAME,
+    CONV_CHECKS,
+    ELEMENTWISE_CHECKS,
+    OF_EVERY_CALL,
+    Subject,
+    Verdict,
+    damage_verdicts,
+)
 from infiniop_cy.check.properties.base import GaveUp, fails, holds
 from infiniop_cy.check.properties.conv import GEOMETRIES, integers
 from infiniop_cy.check.standards import Ulp
@@ -25,7 +33,7 @@ class Settings:
     threads: bool = True
     seed: int = 0
     only: tuple = ()
-    progress: object = None  # called with (done, total) of an exhaustive sweep
+    progress: object = None  # called with (title, done, total) of an exhaustive sweep
 
 
 @dataclass
@@ -56,15 +64,23 @@ class Result:
         return self.subject.tally.tried if self.subject is not None and self.subject.tally is not None else 0
 
 
-def subjects(operators, dtypes, given):
-    """(operator, case or None, dtype) of all that is asked for. given: parameters to check with, rather than the
-    defaults, every choice, and a second value of numbers."""
+def _cases(row, quick):
+    """The defaults, every choice, and other values of numbers: those of the tests, 0 and one over 1."""
+    yield from (case for case in CASES if case.row is row)
+    for parameter in () if quick else row.parameters:
+        if isinstance(parameter.default, float):
+            yield from (Case(row, {parameter.name: value}) for value in (0.0, 2.5))
+
+
+def subjects(operators, dtypes, given, quick=False):
+    """(operator, case or None, dtype) of all that is asked for. given: parameters to check with, rather than with
+    those that stand for all."""
     for operator in operators:
         if operator == "conv_backward":
             yield from ((operator, None, dtype) for dtype in dtypes)
             continue
         row = next(row for row in ROWS if row.name == operator)
-        cases = [Case(row, given)] if given else [case for case in CASES if case.row is row]
+        cases = [Case(row, given)] if given else list(_cases(row, quick))
         yield from ((operator, case, dtype) for case in cases for dtype in dtypes)
 
 
@@ -86,18 +102,18 @@ def check(session, operator, case, dtype, settings):
         return result
     subject = Subject(session, case and as_passed(session, case), dtype, settings)
     result.subject = subject
-    gave_up = ""
+    gave_up, only = "", set(settings.only)
     try:
         result.not_offered = _refusal(subject)
         if result.not_offered:
             return result
         for function, names in CONV_CHECKS if case is None else ELEMENTWISE_CHECKS:
-            if not settings.only or names & set(settings.only):
+            if not only or only & (names | OF_EVERY_CALL):
                 result.verdicts += function(subject)
     except GaveUp as error:
         gave_up = f"; the rest was left out: {error}"
     finally:
-        session.close_threads()
+        session.close_others()
     result.verdicts += damage_verdicts(subject)
     result.verdicts.insert(0, _runs(subject, gave_up))
     if settings.only:
@@ -120,6 +136,8 @@ def _refusal(subject):
         reply = subject.run("a first call", *integers(case, subject.dtype, subject.rng), case=case)
     else:
         reply = subject.run("a first call", *(subject.values(8) for _ in range(2)))
+    if reply.kind in ("crash", "timeout"):
+        raise GaveUp("already a first call does not end" if reply.kind == "timeout" else "already a first call crashes")
     return reply.text if reply.kind == "raised" else ""
 
 

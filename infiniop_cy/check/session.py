@@ -10,6 +10,22 @@ ARENA_BYTES = 48 * 2**20
 BLOCK = 2**20  # elements of the largest call
 
 
+def _filled(array):
+    """Which elements have all bits set, as those of outputs have before a call."""
+    bits = np.ascontiguousarray(array).view(f"u{array.itemsize}")
+    return bits == np.iinfo(bits.dtype).max
+
+
+def _unwritten(results, inputs):
+    """(property, sentence) pairs on elements that are as before the call. Where an input has such bits, they may be a
+    result."""
+    for name, result in results.items():
+        count = 0 if result is None else int(np.count_nonzero(_filled(result)))
+        if count and not any(_filled(array).any() for array in inputs.values()):
+            yield "output written", (f"{count} of {result.size} elements of {name} were not written, or added to the "
+                                     "NaN that they held before")
+
+
 class Session:
     """A candidate and the memory that calls go through. A context manager."""
 
@@ -17,49 +33,54 @@ class Session:
         self.spec, self.timeout = spec, timeout
         self.arena = Arena(ARENA_BYTES)
         self.worker = Worker(spec, self.arena, timeout)
-        self.threaded = {}  # number of threads: a Worker whose OpenMP was told so when it started
+        self.threaded = {}  # number of threads: a Worker whose OpenMP was told so when it started; "fresh": a new one
 
     @property
     def facts(self):
         return self.worker.facts
 
-    def _worker(self, threads):
-        if threads is None or self.facts["threads"]:
+    def _worker(self, which):
+        """The process for a number of threads, or a "fresh" one."""
+        if which is None or (which != "fresh" and self.facts["threads"]):
             return self.worker
-        if threads not in self.threaded:
-            number = str(threads)
-            self.threaded[threads] = Worker(self.spec, self.arena, self.timeout, {
-                name: number for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
-                                          "INFINIOP_CY_NUM_THREADS")})
-        return self.threaded[threads]
+        if which not in self.threaded:
+            number = {} if which == "fresh" else {name: str(which) for name in (
+                "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "INFINIOP_CY_NUM_THREADS")}
+            self.threaded[which] = Worker(self.spec, self.arena, self.timeout, number)
+        return self.threaded[which]
 
-    def close_threads(self):
-        """End the processes that were started for numbers of threads."""
+    def close_others(self):
+        """End the processes that were started beside the first."""
         for worker in self.threaded.values():
             worker.stop()
         self.threaded.clear()
 
-    def elementwise(self, case, g, x, **how):
-        """Reply whose results have grad_input. how: see `run`."""
-        shape = np.broadcast_shapes(g.shape, x.shape)
+    def elementwise(self, case, g, x, shape=None, **how):
+        """Reply whose results have grad_input, of that shape; None: what g and x broadcast to. how: see `run`."""
+        shape = np.broadcast_shapes(g.shape, x.shape) if shape is None else shape
         return self.run(case.row.name, case.parameters, dict(zip(ELEMENTWISE_INPUTS, (g, x))),
                         {ELEMENTWISE_OUTPUTS[0]: (shape, x.dtype)}, **how)
 
-    def conv(self, case, arrays, **how):
+    def conv(self, case, arrays, only=CONV_OUTPUTS, **how):
+        """Reply whose results have the gradients of `only`."""
         g, x, w = arrays
-        outputs = dict(zip(CONV_OUTPUTS, ((x.shape, x.dtype), (w.shape, w.dtype), ((w.shape[0],), w.dtype))))
+        shapes = dict(zip(CONV_OUTPUTS, (x.shape, w.shape, w.shape[:1])))
+        outputs = {name: (shapes[name], x.dtype) for name in only}
         return self.run("conv_backward", case.keywords, dict(zip(CONV_INPUTS, (g, x, w))), outputs, **how)
 
     def run(self, operator, parameters, inputs, outputs, *, into=None, layout="contiguous", in_place=None,
-            offset=None, odd=False, threads=None):
+            offset=None, odd=False, threads=None, guard=None, fresh=False):
         """Call the candidate once.
 
         inputs: name: array, whose strides are kept. outputs: name: (shape, dtype), in memory arranged by `layout`.
         into: whether it writes to them itself; None: if it can. in_place: the input that the output is; offset: so
-        many elements further on. odd: one element past aligned addresses. threads: for this call."""
+        many elements further on. odd: one element past aligned addresses. threads: for this call. guard: "start" or
+        "end": nothing before, or after, the tensors may be touched; "inputs": nor may they be written to. fresh: by a
+        process of its own."""
         arena = self.arena
         arena.clear()
-        placed = {name: arena.place(f"input:{name}", array, odd) for name, array in inputs.items()}
+        edge = "start" if guard == "inputs" else guard
+        placed = {name: arena.place(f"input:{name}", array, odd, edge) for name, array in inputs.items()}
         targets = {}
         for name, (shape, dtype) in outputs.items():
             if in_place is not None:
@@ -69,24 +90,28 @@ class Session:
             else:
                 # NaN in every dtype: what is not written shows
                 empty = np.frombuffer(b"\xff" * (np.dtype(dtype).itemsize * int(np.prod(shape))), dtype).reshape(shape)
-                targets[name] = arena.place(name, arrange(empty, layout), odd)
+                targets[name] = arena.place(name, arrange(empty, layout), odd, edge)
         before = arena.snapshot()
         into = self.facts["out"] if into is None else into
-        reply = self._worker(threads).call(Call(operator, parameters, placed, targets, into, threads))
+        guards = () if guard is None else arena.input_pages() if guard == "inputs" else arena.walls()
+        reply = self._worker("fresh" if fresh else threads).call(
+            Call(operator, parameters, placed, targets, into, threads, guards))
         if reply.ok:
             for name, target in targets.items():
                 shape = reply.shapes.get(name)
                 wrong_shape = shape is not None and tuple(shape[0]) != target.shape
                 reply.results[name] = None if shape is None or wrong_shape else arena.read(target)
+        if reply.ok and into and in_place is None:
+            reply.damage += _unwritten(reply.results, inputs)
         if reply.kind != "raised" or not into:
-            reply.damage = arena.damage(before, list(targets.values()))
+            reply.damage += arena.damage(before, list(targets.values()))
         return reply
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.close_threads()
+        self.close_others()
         self.worker.stop()
         self.arena.__exit__()
 

@@ -1,5 +1,7 @@
 """The process that a candidate lives in: it may crash, hang, print or exit there, and the command goes on."""
 import contextlib
+import ctypes
+import mmap
 import os
 import signal
 import socket
@@ -9,7 +11,8 @@ import tempfile
 from multiprocessing.connection import Connection
 
 from infiniop_cy.check.arena import attach
-from infiniop_cy.check.calls import CannotRun, Reply
+from infiniop_cy.check.calls import CannotRun, Died, Reply
+from infiniop_cy.check.program import last_line
 
 START_SECONDS = 120  # importing torch or jax from a cold disk
 
@@ -58,27 +61,25 @@ class Worker:
             self.process.wait(5)
         code = self.process.poll()
         ended = f"killed by {signal.Signals(-code).name}" if code and code < 0 else f"ended with exit code {code}"
-        said = self._last_words()
+        said = last_line(self.log)
         return f"{ended} ({said})" if said else ended
-
-    def _last_words(self):
-        self.log.seek(0, os.SEEK_END)
-        self.log.seek(max(0, self.log.tell() - 1000))
-        lines = self.log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1].strip()[:160] if lines else ""
 
     def call(self, call):
         """The Reply to a Call, yet without its results."""
         if self.process is None:
             self.start()
         kind, value = self._ask(call, self.timeout)
-        return Reply("ok", shapes=value) if kind == "ok" else Reply(kind, value)
+        return Reply("ok", shapes=value[0], damage=value[1]) if kind == "ok" else Reply(kind, value)
 
     def offers(self, operator, parameters):
         """None, or why the candidate does not have that operator with these parameters."""
         if self.process is None:
             self.start()
         return self._ask((operator, parameters), self.timeout)[1]
+
+    def allocated(self):
+        """Bytes that the process has from malloc and has not freed, or None where that is not known."""
+        return self._ask("allocated", self.timeout)[1] if self.process is not None else None
 
     def stop(self):
         if self.process is None:
@@ -93,19 +94,62 @@ class Worker:
 
 # ---- in the process of the candidate
 
+@contextlib.contextmanager
+def _guarded(memory, guards):
+    """Pages of the arena that end this process when it touches them, or, where they may be read, writes to them."""
+    def protect(first, size, access):
+        if ctypes.CDLL(None).mprotect(ctypes.c_void_p(memory.ctypes.data + first), ctypes.c_size_t(size), access):
+            raise OSError("memory cannot be protected here")
+    for first, size, readable in guards:
+        protect(first, size, mmap.PROT_READ if readable else 0)
+    try:
+        yield
+    finally:
+        for first, size, _ in guards:
+            protect(first, size, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+class _Mallinfo(ctypes.Structure):
+    """glibc's mallinfo2, of the main thread's heap and of what lies in pages of its own."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"))
+
+
+def _allocated():
+    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is None:
+        return None
+    mallinfo.restype = _Mallinfo
+    info = mallinfo()
+    return info.uordblks + info.hblkhd
+
+
+def _float_settings(one=1.0, least=5e-324):
+    """What this process makes of subnormal numbers and of results between two numbers."""
+    return least * 2.0 > 0, *(one + step == one for step in (2.0 ** -53, -2.0 ** -54)), -one - 2.0 ** -53 == -one
+
+
 def _answer(candidate, memory, question):
-    """What becomes of one question: a Call, or (operator, parameters) to ask whether that is offered."""
+    """What becomes of one question: a Call, (operator, parameters) to ask whether that is offered, or "allocated"."""
+    if question == "allocated":
+        return "bytes", _allocated()
     if isinstance(question, tuple):
         return "offers", candidate.offers(*question)
     inputs = {name: placed.view(memory.data) for name, placed in question.inputs.items()}
     outputs = {name: placed.view(memory.data) for name, placed in question.outputs.items()}
-    returned = candidate.call(question, inputs, outputs)
+    before = _float_settings()
+    with _guarded(memory, question.guards):
+        returned = candidate.call(question, inputs, outputs)
+    damage = [*getattr(candidate, "damage", ())]
+    if _float_settings() != before:
+        damage.append(("settings kept", "the process rounds otherwise, or flushes subnormal numbers, after the call"))
     shapes = {}
     for name, array in returned.items():
         shapes[name] = None if array is None else (array.shape, array.dtype.name)
         if array is not None and array is not outputs[name] and array.shape == outputs[name].shape:
             outputs[name][...] = array
-    return "ok", shapes
+    return "ok", (shapes, damage)
 
 
 def serve(connection, memory):
@@ -125,6 +169,8 @@ def serve(connection, memory):
         try:
             with np.errstate(all="ignore"):
                 answer = _answer(candidate, memory, question)
+        except Died as error:
+            answer = "crash", str(error)
         except BaseException as error:  # SystemExit and KeyboardInterrupt of the candidate are its answer, too
             answer = "raised", f"{type(error).__name__}: {error}".split("\n", 1)[0][:300]
         connection.send(answer)

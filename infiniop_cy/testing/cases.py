@@ -106,6 +106,10 @@ def _odd_offset(values):
     return holder[1:].reshape(values.shape)
 
 
+def _last_axis_reversed(values):
+    return values[..., ::-1].copy(order="C")[..., ::-1] if values.ndim else values.copy()
+
+
 # name: function giving an array with the same values in another place
 LAYOUTS = {
     "contiguous": np.array,
@@ -117,10 +121,11 @@ LAYOUTS = {
     "padded rows": _padded_rows,
     "odd offset": _odd_offset,
 }
+MORE_LAYOUTS = {"last axis reversed": _last_axis_reversed}  # which arrange() knows, too
 
 
 def arrange(values, layout):
     """`values` in the memory layout of that name."""
-    result = LAYOUTS[layout](values)
+    result = (LAYOUTS | MORE_LAYOUTS)[layout](values)
     assert (result.shape, result.dtype) == (values.shape, values.dtype)
     return result

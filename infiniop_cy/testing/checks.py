@@ -4,7 +4,7 @@ import warnings
 import numpy as np
 
 from infiniop_cy.testing.cases import LAYOUTS, arrange
-from infiniop_cy.testing.reference import same_bits, ulp_of
+from infiniop_cy.testing.reference import FORMATS, same_bits, ulp_of
 
 
 def ulp_error(actual, exact):
@@ -12,9 +12,19 @@ def ulp_error(actual, exact):
 
     actual: an array of float16, bfloat16, float32 or float64; exact: its truth in float64, or wider than actual. Equal
     infinities and two NaN are 0 apart; any other pair with one of them inf. Muller et al., Handbook of Floating-Point
-    Arithmetic (2018), section 2.3."""
-    dtype = np.asarray(actual).dtype
-    got, truth = (np.asarray(a).astype(np.float64) for a in (actual, exact))
+    Arithmetic (2018), section 2.3.
+    Raises TypeError for other dtypes, and for a truth in the precision of what it judges; ValueError for other
+    shapes."""
+    actual, exact = np.asarray(actual), np.asarray(exact)
+    dtype = actual.dtype
+    if dtype.name not in FORMATS:
+        raise TypeError(f"ulp_error: actual has dtype {dtype}, expected one of {', '.join(FORMATS)}")
+    if exact.dtype.kind not in "iu" and exact.dtype != np.float64 and (
+            not np.can_cast(dtype, exact.dtype) or exact.dtype.kind == "c" or exact.dtype == dtype):
+        raise TypeError(f"ulp_error: exact has dtype {exact.dtype}, expected float64, or wider than actual's {dtype}")
+    if actual.shape != exact.shape:
+        raise ValueError(f"ulp_error: exact has shape {exact.shape}, expected {actual.shape} to match actual")
+    got, truth = (a.astype(np.float64) for a in (actual, exact))
     with np.errstate(all="ignore"):
         rounded = truth.astype(dtype).astype(np.float64)
         same = (got == rounded) & ~np.isfinite(rounded) | np.isnan(got) & np.isnan(truth)
@@ -23,7 +33,10 @@ def ulp_error(actual, exact):
 
 
 def assert_ulp(actual, exact, limit):
-    """Raise AssertionError, naming the worst element with its bits, where ulp_error(actual, exact) exceeds limit."""
+    """Raise AssertionError, naming the worst element with its bits, where ulp_error(actual, exact) exceeds limit.
+    limit: a number, at least 0. Raises TypeError and ValueError as ulp_error does."""
+    if not limit >= 0:
+        raise ValueError(f"assert_ulp: limit is {limit}, expected a number of at least 0")
     errors = ulp_error(actual, exact)
     if not errors.size or not (errors > limit).any():
         return
@@ -52,9 +65,11 @@ def gradcheck(forward, backward, x, grad_output=None, *, rtol=1e-6, atol=1e-8, h
     forward: f(x) of float64 arrays, elementwise; differentiated by a complex step where it takes complex numbers (to
     rounding), and else by central differences (to h**2 and eps/h, so rtol and atol are not below 1e-9). Choose x more
     than h away from kinks. x: float64, any shape. grad_output: of that shape; None: ones.
-    Raises AssertionError with the worst element."""
+    Raises AssertionError with the worst element, ValueError where shapes differ."""
     x = np.asarray(x, np.float64)
     g = np.ones_like(x) if grad_output is None else np.asarray(grad_output, np.float64)
+    if g.shape != x.shape:
+        raise ValueError(f"gradcheck: grad_output has shape {g.shape}, expected {x.shape} to match x")
     slope = _complex_step(forward, x)
     if slope is None:
         slope = (np.asarray(forward(x + h)) - np.asarray(forward(x - h))) / (2 * h)
@@ -67,12 +82,26 @@ def assert_invariant(f, arrays, *, threads=(), layouts=tuple(LAYOUTS), batch_cut
 
     threads: numbers to call f(*arrays, num_threads=n) with. layouts: names of LAYOUTS that the arrays are copied to.
     batch_cuts: places along axis 0; the results of both parts, joined, must be those of the whole.
-    Raises AssertionError saying which call differs."""
+    Raises AssertionError saying which call differs; ValueError for shapes that differ, a layout that is none and a cut
+    that leaves one part empty."""
+    arrays = [np.asarray(a) for a in arrays]
+    shape = arrays[0].shape
+    if any(a.shape != shape for a in arrays):
+        raise ValueError(f"assert_invariant: arrays have shapes {[a.shape for a in arrays]}, expected one shape")
+    for layout in set(layouts) - LAYOUTS.keys():
+        raise ValueError(f"assert_invariant: layouts has {layout!r}, expected names of {', '.join(LAYOUTS)}")
+    for cut in batch_cuts:
+        if not shape or not 0 < cut < shape[0]:
+            raise ValueError(f"assert_invariant: batch_cuts has {cut}, expected places inside axis 0 of shape {shape}")
     expected = np.array(f(*arrays))
+
+    def compare(result, what):
+        if not same_bits(np.array(result), expected):
+            raise AssertionError(f"{what}: other bits than of the whole, contiguous and by itself")
     for n in threads:
-        assert same_bits(np.array(f(*arrays, num_threads=n)), expected), f"{n} threads give other bits"
+        compare(f(*arrays, num_threads=n), f"{n} threads")
     for layout in layouts:
-        assert same_bits(np.array(f(*(arrange(a, layout) for a in arrays))), expected), f"{layout}: other bits"
+        compare(f(*(arrange(a, layout) for a in arrays)), layout)
     for cut in batch_cuts:
         parts = [np.array(f(*(a[part] for a in arrays))) for part in (slice(None, cut), slice(cut, None))]
-        assert same_bits(np.concatenate(parts), expected), f"a batch cut at {cut}: other bits"
+        compare(np.concatenate(parts), f"a batch cut at {cut}")

@@ -71,7 +71,8 @@ class Subject:
         self.rng = np.random.default_rng(self.settings.seed)
 
     def run(self, what, *arrays, case=None, **how):
-        """The session's Reply; what damage it did and how the candidate died is remembered, with `what` for a name."""
+        """The session's Reply; what damage it did and how the candidate died is remembered, with `what` for a name.
+        Where a guard ended it, that is the caller's to judge."""
         call = self.session.elementwise if self.case is not None else self.session.conv
         try:
             reply = call(case or self.case, *(arrays if self.case is not None else (arrays,)), **how)
@@ -80,9 +81,9 @@ class Subject:
         self.calls += 1
         for name, sentence in reply.damage:
             self.damage.setdefault(name, f"{sentence} ({what})")
-        if reply.kind in ("crash", "timeout"):
-            how = "did not end" if reply.kind == "timeout" else "crashed"
-            self.deaths.append(f"{how} in {what}: {reply.text}")
+        if reply.kind in ("crash", "timeout") and "guard" not in how:
+            died = "did not end" if reply.kind == "timeout" else "crashed"
+            self.deaths.append(f"{died} in {what}: {reply.text}")
             if len(self.deaths) >= MOST_DEATHS:
                 raise GaveUp(f"it died {len(self.deaths)} times")
         return reply

@@ -34,7 +34,9 @@ CONV = (
 GEOMETRIES = {
     "convolution": [
         ConvCase("2-d", 2, 1, 3, 4, (9, 11), (3, 3)), ConvCase("1x1", 2, 1, 8, 12, (7, 7), (1, 1)),
-        ConvCase("one pixel", 1, 1, 1, 1, (1, 1), (1, 1)), ConvCase("channels", 2, 1, 33, 18, (6, 6), (3, 3))],
+        ConvCase("one pixel", 1, 1, 1, 1, (1, 1), (1, 1)), ConvCase("channels", 2, 1, 33, 18, (6, 6), (3, 3)),
+        ConvCase("one sample", 1, 1, 4, 5, (8, 9), (3, 3)), ConvCase("many channels", 1, 1, 140, 131, (4, 3), (1, 1)),
+        ConvCase("many outputs", 2, 1, 5, 270, (3, 4), (2, 2)), ConvCase("many samples", 37, 1, 2, 3, (4, 4), (3, 3))],
     "kernel axes": [
         ConvCase("1x4", 2, 1, 3, 2, (6, 9), (1, 4)), ConvCase("3x2", 2, 1, 2, 3, (10, 5), (3, 2)),
         ConvCase("5x1", 1, 1, 2, 2, (8, 4), (5, 1)), ConvCase("whole image", 3, 1, 4, 5, (5, 4), (5, 4))],
@@ -46,7 +48,8 @@ GEOMETRIES = {
     "padding": [
         ConvCase("1", 2, 1, 3, 4, (9, 11), (3, 3), padding=1),
         ConvCase("by axis", 2, 1, 3, 4, (7, 8), (3, 4), padding=(2, 1)),
-        ConvCase("past the kernel", 2, 1, 2, 3, (4, 3), (2, 3), padding=(5, 7))],
+        ConvCase("past the kernel", 2, 1, 2, 3, (4, 3), (2, 3), padding=(5, 7)),
+        ConvCase("kernel past the image", 2, 1, 2, 3, (3, 4), (5, 6), padding=(2, 1))],
     "asymmetric padding": [
         ConvCase("pairs", 2, 1, 3, 2, (8, 9), (3, 4), padding=((0, 2), (3, 1))),
         ConvCase("one side", 2, 1, 2, 3, (5, 6), (2, 3), padding=((4, 0), (0, 5)))],
@@ -57,8 +60,12 @@ GEOMETRIES = {
         ConvCase("far", 2, 1, 3, 2, (12, 25), (2, 3), dilation=(7, 11))],
     "groups": [
         ConvCase("2", 2, 2, 4, 6, (8, 7), (3, 3)), ConvCase("3", 2, 3, 6, 9, (8, 7), (3, 3)),
-        ConvCase("depthwise", 2, 8, 8, 16, (10, 9), (3, 3))],
-    "dimensions": [ConvCase("1-d", 2, 1, 3, 4, (17,), (3,)), ConvCase("3-d", 2, 1, 2, 3, (4, 5, 6), (2, 3, 3))],
+        ConvCase("fewer outputs", 2, 2, 8, 4, (8, 7), (3, 2)), ConvCase("depthwise", 2, 8, 8, 16, (10, 9), (3, 3)),
+        ConvCase("one output a channel", 2, 9, 9, 9, (8, 9), (3, 3))],
+    "dimensions": [
+        ConvCase("1-d", 2, 1, 3, 4, (17,), (3,)), ConvCase("1-d, all", 2, 2, 4, 6, (23,), (4,), 2, 3, 3),
+        ConvCase("3-d", 2, 1, 2, 3, (4, 5, 6), (2, 3, 3)),
+        ConvCase("3-d, all", 2, 2, 4, 6, (7, 6, 9), (3, 2, 3), (2, 1, 3), (1, 2, 3), (1, 3, 2))],
     "empty batch": [ConvCase("no samples", 0, 1, 3, 4, (8, 8), (3, 3))],
 }
 MAY_REFUSE = ("asymmetric padding", "dimensions", "empty batch", "any geometry")
@@ -101,7 +108,7 @@ class Findings:
     """What all geometries together show beside their own property."""
 
     def __init__(self):
-        self.bias = self.integers = None
+        self.bias = self.integers = self.shapes = None
         self.gradients = {name: 0 for name in NAMES}
 
 
@@ -116,15 +123,17 @@ def _try(subject, case, findings):
     exact = reference_conv_backward(*data, *case.geometry)
     first = None
     for name, truth in zip(NAMES, exact):
-        got, shape = reply.results.get(name), reply.shapes.get(name)
-        if got is None and shape is not None:
-            return "wrong", f"{name} has shape {tuple(shape[0])}, expected {truth.shape}; {describe(case)}"
+        got, returned = reply.results.get(name), reply.shapes.get(name)
+        if returned is not None and (tuple(returned[0]), returned[1]) != (truth.shape, subject.dtype):
+            findings.shapes = findings.shapes or (
+                f"{name} is {returned[1]}{tuple(returned[0])}, expected {subject.dtype}{truth.shape}; {describe(case)}")
         findings.gradients[name] += got is not None
         far, unequal = _wrong(name, got, truth, subject.dtype, case)
         if far and name == "grad_bias":
             findings.bias = findings.bias or far
         elif far:
             first = first or far
+        if far or unequal:
             subject.repro.setdefault("conv", (case, data))
         findings.integers = findings.integers or unequal
     return ("wrong", first) if first else ("ok", "")
@@ -161,7 +170,7 @@ def _shared(wrong, cases):
 
 
 def _random(subject):
-    count = 6 if subject.settings.quick else 40
+    count = 6 if subject.settings.quick else 120
     draw = lambda low, high: int(subject.rng.integers(low, high + 1))  # noqa: E731
     most = 60 if dtype_of(subject.dtype).itemsize == 2 else 1 << 30
     cases = []
@@ -187,5 +196,6 @@ def check_conv(subject):
         yield skipped("bias gradient", "not offered")
     else:
         yield fails("bias gradient", findings.bias) if findings.bias else holds("bias gradient")
+    yield fails("shapes", findings.shapes) if findings.shapes else holds("shapes")
     yield fails("exact on integers", findings.integers) if findings.integers else holds(
         "exact on integers", tried=sum(findings.gradients.values()))

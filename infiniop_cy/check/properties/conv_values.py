@@ -16,7 +16,10 @@ CONV_VALUES = (
              "normal numbers: |error| <= n u sum|g||w| + 1/2 ulp, with n terms and u the compute type's rounding"),
     Property("adjoint", "<g, conv(x, w)> = <grad_input, x> = <grad_weight, w>",
              "normal numbers, within the same bound; conv in float64"),
-    Property("samples apart", "a NaN in one sample reaches grad_input of no other", "NaN in grad_output of one sample"),
+    Property("NaN and inf", "a NaN or inf reaches the sums that it is a term of, and no other sample",
+             "NaN in grad_output of one sample, inf in another's, inf in input"),
+    Property("some gradients", "a gradient is the same where others are left out",
+             "each alone, and all without grad_bias: null pointers in C, output_mask= in Python"),
 )
 # Few and many terms; strides, groups and padding.
 CASES = (ConvCase("few terms", 2, 1, 2, 3, (9, 10), (3, 3), 1, 1),
@@ -42,7 +45,8 @@ def _bounds(case, data, dtype):
 
 def check_conv_values(subject):
     yield from _errors(subject)
-    yield from _samples(subject)
+    yield _nonfinite(subject)
+    yield _some(subject)
     for check in (_runs, _threads, _layouts, _cut):
         yield check(subject)
 
@@ -106,18 +110,38 @@ def _adjoint(case, data, reply, dtype):
     return None
 
 
-def _samples(subject):
-    case = ConvCase("samples", 3, 1, 4, 8, (7, 9), (3, 3), 1, 1)
+def _nonfinite(subject):
+    """No padding, since 0 * inf there is a term to some. Whether inf ends up as inf or NaN is left to the candidate:
+    fast algorithms take differences."""
+    name, case = "NaN and inf", ConvCase("samples", 3, 1, 4, 8, (7, 9), (3, 3))
     data = make_case(case, subject.dtype, subject.rng, integers=False)
-    data.grad_output[1, 0, 2, 3] = np.nan
-    reply = subject.run("NaN in grad_output of one sample", *data, case=case)
-    got = reply.results.get("grad_input") if reply.ok else None
-    if got is None:
-        yield skipped("samples apart", reply.text or "no grad_input")
-        return
-    others = got[[0, 2]].astype(np.float64)
-    yield holds("samples apart") if np.isfinite(others).all() else fails(
-        "samples apart", f"{int((~np.isfinite(others)).sum())} results of other samples are not finite")
+    data.grad_output[1, 0, 2, 3], data.grad_output[2, 5, 4, 6], data.input[0, 1, 3, 4] = np.nan, np.inf, np.inf
+    reply = subject.run("NaN and inf", *data, case=case)
+    if not reply.ok:
+        return skipped(name, reply.text)
+    with np.errstate(invalid="ignore"):
+        exact = reference_conv_backward(*data, *case.geometry)
+    for gradient, truth in zip(NAMES, exact):
+        got = reply.results.get(gradient)
+        if got is None:
+            continue
+        finite = np.isfinite(got.astype(np.float64))
+        lost = finite & ~np.isfinite(truth)
+        if lost.any():
+            return fails(name, f"{gradient}: {int(lost.sum())} of {int((~np.isfinite(truth)).sum())} sums with NaN or "
+                         "inf for a term are finite")
+        if gradient == "grad_input" and not finite[0].all():
+            return fails(name, f"{int((~finite[0]).sum())} results of a sample without NaN and inf are not finite")
+    return holds(name)
+
+
+def _some(subject):
+    if not subject.session.facts.get("some gradients"):
+        return skipped("some gradients", "the candidate computes all three")
+    choices = (NAMES, *((name,) for name in NAMES[:2]), NAMES[:2])
+    cases = [(case, make_case(case, subject.dtype, subject.rng)) for case in CASES[:2]]
+    return _compared(subject, "some gradients", cases, lambda case, data: (
+        (f"{' and '.join(only)} alone", data, {"only": only}) for only in choices), "as with all three")
 
 
 def _gradients_differ(reply, expected):

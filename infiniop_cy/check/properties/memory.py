@@ -1,24 +1,101 @@
-"""Nothing but the output is written, and the output may be an input."""
+"""The output is written, nothing else is, nothing else is read, and the output may be an input."""
+from time import monotonic
+
 from infiniop_cy.check.properties.base import Property, fails, first_difference, holds, skipped
+from infiniop_cy.check.properties.conv import GEOMETRIES, integers
 
 MEMORY = (
-    Property("inputs unchanged", "inputs hold the same bytes after a call", "every call of this run", always=True),
+    Property("output written", "every element of the output is written, whatever it held",
+             "every call of this run with out=, which holds NaN before", always=True),
+    Property("inputs unchanged", "inputs hold the same bytes after a call, and during it",
+             "every call of this run; some with inputs in memory that cannot be written to", always=True),
     Property("no writes outside", "no byte outside the output's elements is written",
-             "every call of this run: 4 KiB of known bytes around each tensor, and the gaps of strided ones",
-             always=True),
+             "every call of this run: 4 KiB of known bytes around each tensor and the workspace of a C library, and "
+             "the gaps of strided tensors", always=True),
+    Property("no reads outside", "no byte outside the tensors is read",
+             "tensors that end, or begin, at a page that cannot be read; some bytes further on a program of any user "
+             "may end there", always=True),
+    Property("no leak", "memory does not grow from call to call",
+             "300 calls: bytes that malloc gave and did not get back, where the C library is glibc"),
+    Property("own array", "the result is a plain array that the caller may keep and write to",
+             "every array that a function returned: no view of an input, not read-only, no subclass"),
+    Property("settings kept", "floating-point settings of the process stay: rounding, subnormal numbers",
+             "every call of this run"),
     Property("in place", "the output may be exactly one of the inputs", "out= is grad_output, then input"),
     Property("overlap", "an output that overlaps an input is refused, or right",
              "out= begins one or more elements after, or before, an input; a silently wrong result fails"),
 )
 
 
+FIRST = 50   # calls, for what a candidate keeps and needs
+SECONDS = 3  # for candidates that take long
+LEAK = 32    # bytes per call; asking for their number costs 1,760 once
+
+# What any call may show, and the fact of a candidate without which none does.
+DAMAGE = {"output written": "out", "inputs unchanged": None, "no writes outside": None, "own array": "own array",
+          "settings kept": None}
+WITHOUT = {"out": "the candidate takes no out=", "own array": "it is no function on NumPy arrays"}
+
+
 def damage_verdicts(subject):
     """Of all calls so far."""
-    for name in ("inputs unchanged", "no writes outside"):
+    for name, fact in DAMAGE.items():
         if name in subject.damage:
             yield fails(name, subject.damage[name], subject.calls)
+        elif fact and not subject.session.facts.get(fact):
+            yield skipped(name, WITHOUT[fact])
         else:
             yield holds(name, tried=subject.calls)
+
+
+def _small_calls(subject):
+    """(what, arrays, keywords): some calls of vectors and their rests, and of convolutions."""
+    if subject.case is None:
+        for case in (*GEOMETRIES["convolution"][:2], GEOMETRIES["padding"][0], GEOMETRIES["groups"][-1]):
+            yield f"convolution {case}", integers(case, subject.dtype, subject.rng), {"case": case}
+        return
+    for n in (1, 67, 5003):
+        yield f"{n} elements", (subject.values(n), subject.values(n)), {}
+
+
+def check_leaks(subject):
+    name, session = "no leak", subject.session
+    *_, (what, arrays, how) = _small_calls(subject)
+    calls, end = 0, monotonic() + SECONDS
+    while calls < FIRST + (100 if subject.settings.quick else 300) and monotonic() < end:
+        if calls == FIRST:  # what is made once is made by now
+            before = session.worker.allocated()
+        if not subject.run(what, *arrays, **how).ok:
+            break
+        calls += 1
+    counted = calls - FIRST
+    after = session.worker.allocated()
+    if counted < 50 or after is None or session.facts.get("elsewhere"):
+        yield skipped(name, "its memory is not known here" if counted >= 50 else "not enough calls within seconds")
+        return
+    each = (after - before) / counted
+    yield fails(name, f"{each:,.0f} bytes per call ({what})", counted) if each > LEAK else holds(name, tried=counted)
+
+
+def check_guards(subject):
+    """Memory is protected in the candidate's process: a crash that a plain call does not have tells of the touch."""
+    name = "no reads outside"
+    if subject.session.facts.get("elsewhere"):
+        yield skipped(name, "another process computes")
+        return
+    found, tried = None, 0
+    for what, arrays, how in _small_calls(subject):
+        if not subject.run(what, *arrays, **how).ok:
+            continue
+        for guard, touched in (("end", "past the end"), ("start", "before the start"), ("inputs", None)):
+            reply = subject.run(f"{what}, guarded", *arrays, guard=guard, **how)
+            tried += 1
+            if reply.kind == "crash" and touched:
+                found = found or f"bytes {touched} of a tensor were touched ({what}: {reply.text})"
+            elif reply.kind == "crash":
+                subject.damage.setdefault("inputs unchanged", "an input was written to during the call, and restored "
+                                          f"({what}: {reply.text})")
+    yield fails(name, found, tried) if found else holds(name, tried=tried) if tried else skipped(name, "no results")
 
 
 def _placed(subject, what, g, x, **where):

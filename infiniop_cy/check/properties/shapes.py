@@ -8,8 +8,9 @@ SHAPES = (
     Property("shapes", "the result has the inputs' shape and dtype, and every element is computed",
              "0-d, empty, lengths around those of vectors, up to 4 axes, and 100,003 elements, against the same values "
              "as one row"),
-    Property("broadcast", "inputs of different shapes broadcast as in NumPy",
-             "rows against columns, scalars against arrays; a candidate that raises is not blamed"),
+    Property("broadcast", "inputs of different shapes broadcast as in NumPy, or are refused",
+             "rows, columns and scalars against arrays, and strides of 0; raising is no failure, but where shapes are "
+             "equal; computing is, where shapes do not broadcast"),
 )
 
 LARGE = 100_003  # elements, as many as several threads share
@@ -41,7 +42,8 @@ def check_shapes(subject):
         got = reply.results["grad_input"]
         returned = reply.shapes["grad_input"]
         if got is None or returned[1] != subject.dtype:
-            yield fails("shapes", f"inputs {subject.dtype}{shape} give {returned and f'{returned[1]}{returned[0]}'}")
+            what = f"{returned[1]}{tuple(returned[0])}" if returned else "no result"
+            yield fails("shapes", f"inputs {subject.dtype}{shape} give {what}")
             return
         if flat.results["grad_input"] is None:
             continue
@@ -69,22 +71,59 @@ def check_shapes(subject):
         yield holds("shapes", tried=len(shapes))
 
 
+PAIRS = (((4,), (5, 1)), ((5, 1), (4,)), ((), (3, 4)), ((3, 4), ()), ((2, 1, 3), (1, 5, 1)), ((1,), (67,)),
+         ((5, 1), (5, 7)), ((5, 7), (5, 1)), ((1, 7), (5, 7)), ((5, 7), (7,)), ((2, 3, 1), (2, 3, 4)))
+EXPANDED = (((), (67,)), ((1, 7), (5, 7)), ((5, 1), (5, 7)))  # to the other's shape, by strides of 0
+UNEQUAL = (((4,), (5,)), ((6,), (3,)), ((3,), (6,)), ((3, 4), (4, 3)), ((12,), (3, 4)))
+
+
+def _pairs(subject):
+    """(what, grad_output, input)"""
+    for a, b in PAIRS:
+        yield f"grad_output {a} and input {b}", subject.values(a), subject.values(b)
+    for a, shape in EXPANDED:
+        expanded = np.broadcast_to(subject.values(a), shape)
+        yield f"grad_output {a} expanded to {shape} by strides of 0", expanded, subject.values(shape)
+        yield f"input {a} expanded to {shape} by strides of 0", subject.values(shape), expanded
+
+
+def _shape(reply):
+    returned = reply.shapes["grad_input"]
+    return f"shape {tuple(returned[0])}" if returned else "no result"
+
+
+def _computes_unequal(subject):
+    """A pair of shapes that does not broadcast and gave a result nevertheless, in words, or None."""
+    for a, b in UNEQUAL:
+        reply = subject.run(f"shapes {a} and {b}", subject.values(a), subject.values(b), shape=b)
+        if reply.ok:
+            return f"grad_output {a} and input {b} give {_shape(reply)}, and should be refused"
+    return None
+
+
 def check_broadcast(subject):
-    refused = None
-    for a, b in (((4,), (5, 1)), ((5, 1), (4,)), ((), (3, 4)), ((3, 4), ()), ((2, 1, 3), (1, 5, 1)), ((1,), (67,))):
-        g, x = subject.values(a), subject.values(b)
-        reply = subject.run(f"shapes {a} and {b}", g, x)
+    refused, tried = None, 0
+    for what, g, x in _pairs(subject):
+        reply = subject.run(what, g, x)
+        tried += 1
         if reply.kind == "raised":
+            if g.shape == x.shape:
+                yield fails("broadcast", f"{what}: {reply.text}")
+                return
             refused = reply.text
             continue
         full = subject.run("the same, materialised", *(np.array(v) for v in np.broadcast_arrays(g, x)))
         if not reply.ok or not full.ok:
             continue
         if reply.results["grad_input"] is None:
-            yield fails("broadcast", f"grad_output {a} and input {b} give shape {reply.shapes['grad_input']}")
+            yield fails("broadcast", f"{what} give {_shape(reply)}")
             return
         results = reply.results["grad_input"], full.results["grad_input"]
         if _elsewhere(*results):
-            yield fails("broadcast", f"grad_output {a} and input {b}: {first_difference(*results)}")
+            yield fails("broadcast", f"{what}: {first_difference(*results)}")
             return
-    yield skipped("broadcast", f"not offered: {refused}") if refused else holds("broadcast", tried=6)
+    computed = _computes_unequal(subject)
+    if computed:
+        yield fails("broadcast", computed)
+    else:
+        yield skipped("broadcast", f"not offered: {refused}") if refused else holds("broadcast", tried=tried)

@@ -18,8 +18,9 @@ VALUES = (
     Property("finite", "no NaN or inf where the gradient is finite", "the same sweep", always=True),
     Property("special values", "at ±0, ±inf and NaN, in x or g, the limit of the formula",
              "the same sweep; but g = ±inf where the derivative underflows", always=True),
-    Property("rounding", "16-bit results are rounded to nearest, not cut off",
-             "of the sweep's inexact results within 1.5 ulp: how many have a nearer number, and their mean error"),
+    Property("rounding", "16-bit results are rounded to nearest, ties to even, not cut off",
+             "of the sweep's inexact results within 1.5 ulp: how many have a nearer number, and their mean error; of "
+             "exact ties: how many went to the odd number"),
 )
 BIASED = 0.2      # ulp; rounding to nearest stays below 0.01 on these samples
 NOT_NEAREST = 0.01  # of all; a formula in float32 errs that much in its tails alone
@@ -60,7 +61,8 @@ def screened(subject):
     exact = reference.kernel(subject.case, g, x)
     with np.errstate(all="ignore"):
         off = np.abs(reply.results["grad_input"].astype(np.float64) - exact) / np.maximum(np.abs(exact), 1e-300)
-    off[~np.isfinite(off)] = 0
+    off[~np.isfinite(exact)] = 0
+    off[np.isnan(off)] = np.inf  # of the candidate alone
     worst = np.argsort(off)[-DECIDED:]
     yield "where float64 results differ most", g[worst], x[worst]
 
@@ -138,6 +140,9 @@ def _ulp(error):
 def _rounding(subject, tally):
     if dtype_of(subject.dtype).itemsize > 2:
         return skipped("rounding", "the compute type is the storage type")
+    if tally.odd_ties:
+        return fails("rounding", f"{tally.odd_ties:,} of {tally.ties:,} results half way between two numbers went to "
+                     "the odd one", tally.ties)
     if tally.inexact < FEW:
         return holds("rounding", "all results are exact" if not tally.inexact else "too few inexact results to tell")
     mean = tally.outward / tally.inexact
