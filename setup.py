@@ -63,9 +63,9 @@ def load(path):
 class BuildExtension(build_ext):
     def run(self):
         # The C functions of each operator follow from the table.
-        rows = load(pathlib.Path("infiniop_cy/operators.py")).ROWS
+        operators = load(pathlib.Path("infiniop_cy/operators.py")).OPERATORS
         render = load(pathlib.Path(CAPI, "render.py")).render
-        sources = render(rows, pathlib.Path(CAPI), pathlib.Path("build/capi"))
+        sources = render(operators, pathlib.Path(CAPI), pathlib.Path("build/capi"))
         self.operator_sources = [str(path) for path in sources]
         super().run()
 

@@ -115,8 +115,8 @@ class Library:
         finally:
             self.call(f"infiniopDestroy{name}Descriptor", operator)
 
-    def elementwise(self, operator, parameters, out, g, x, given=None, one_form=False):
-        """out = gradient of the operator (a row of operators.py), with all tensors of one shape. one_form: the library
+    def elementwise(self, operator, parameters, out, *inputs, given=None, one_form=False):
+        """out = the operator (of operators.py) of its inputs, with all tensors of one shape. one_form: the library
         chooses no form by a V2 call, but computes the one that the parameters name."""
         name, suffix, extra = self.name_of(operator, given), "", []
         for parameter in BY_NAME[operator].parameters:
@@ -127,7 +127,8 @@ class Library:
                     extra.append(ctypes.c_int(list(parameter.choices).index(value)))
             else:
                 extra.append(ctypes.c_bool(value) if isinstance(parameter.default, bool) else ctypes.c_float(value))
-        self.run(name, suffix, (out, x, g), extra, (out, x, g))
+        tensors = (out, *inputs[::-1])
+        self.run(name, suffix, tensors, extra, tensors)
 
     def conv(self, outs, g, x, w, stride, pads, dilation, groups, given=None):
         """outs: grad_input, grad_weight, grad_bias, any of them None."""

@@ -18,11 +18,13 @@ enum { ALIGN_FROM = 64 };
 
 template <class Formula, class T, Store mode>
 INFINIOP_INLINE void elementwise_step(const T *g, const T *x, T *out, const FormulaParameters &p) {
-    auto grads = widen(g), inputs = widen(x);
-    decltype(grads) results = mode == ACCUMULATE ? widen(out) : decltype(grads){};
-    for (int i = 0; i < grads.count; i++) {
-        auto gradient = Formula::template gradient<T>(grads.part[i], inputs.part[i], p);
-        results.part[i] = mode == ACCUMULATE ? results.part[i] + gradient : gradient;
+    auto inputs = widen(x);
+    decltype(inputs) grads = {}, results = {};
+    if constexpr (Formula::inputs == 2) grads = widen(g);
+    if constexpr (mode == ACCUMULATE) results = widen(out);
+    for (int i = 0; i < inputs.count; i++) {
+        auto result = Formula::template apply<T>(grads.part[i], inputs.part[i], p);
+        results.part[i] = mode == ACCUMULATE ? results.part[i] + result : result;
     }
     if (mode == STREAM) stream(out, narrow<T>(results));
     else store(out, narrow<T>(results));
@@ -33,7 +35,7 @@ template <class Formula, class T, Store mode>
 INFINIOP_INLINE void elementwise_part(const T *g, const T *x, T *out, int64_t n, const FormulaParameters &p) {
     T gt[register_of<T>::count] = {}, xt[register_of<T>::count] = {}, ot[register_of<T>::count] = {};
     size_t bytes = size_t(n) * sizeof(T);
-    __builtin_memcpy(gt, g, bytes);
+    if (Formula::inputs == 2) __builtin_memcpy(gt, g, bytes);
     __builtin_memcpy(xt, x, bytes);
     if (mode == ACCUMULATE) __builtin_memcpy(ot, out, bytes);
     elementwise_step<Formula, T, mode == ACCUMULATE ? ACCUMULATE : WRITE>(gt, xt, ot, p);
@@ -55,7 +57,7 @@ void elementwise(const void *g_, const void *x_, void *out_, int64_t n, const Fo
         if (i) elementwise_part<Formula, T, mode>(g, x, out, i, p);
     }
     for (; i + count <= n; i += count) {
-        prefetch((const char *)(g + i) + PREFETCH_BYTES);
+        if (Formula::inputs == 2) prefetch((const char *)(g + i) + PREFETCH_BYTES);
         prefetch((const char *)(x + i) + PREFETCH_BYTES);
         elementwise_step<Formula, T, mode>(g + i, x + i, out + i, p);
     }
@@ -69,13 +71,15 @@ template <class Formula> bool formula_accepts(const FormulaParameters *parameter
 template <class Formula, class T>
 constexpr void fill_dtype(KernelTable &table, int formula, int dtype) {
     table.elementwise[formula][dtype][WRITE] = elementwise<Formula, T, WRITE>;
-    table.elementwise[formula][dtype][ACCUMULATE] = elementwise<Formula, T, ACCUMULATE>;
+    if constexpr (Formula::inputs == 2)
+        table.elementwise[formula][dtype][ACCUMULATE] = elementwise<Formula, T, ACCUMULATE>;
     table.elementwise[formula][dtype][STREAM] = elementwise<Formula, T, STREAM>;
 }
 
 template <class Formula> constexpr void fill_formula(KernelTable &table) {
     int i = table.formula_count++;
-    table.formula_name[i] = Formula::name;
+    table.formula_name[i] = Formula::name.text;
+    table.formula_inputs[i] = Formula::inputs;
     table.formula_accepts[i] = formula_accepts<Formula>;
     fill_dtype<Formula, float16>(table, i, DTYPE_F16);
     fill_dtype<Formula, bfloat16>(table, i, DTYPE_BF16);
@@ -84,8 +88,9 @@ template <class Formula> constexpr void fill_formula(KernelTable &table) {
 }
 
 template <class... Formula> constexpr void fill_elementwise(KernelTable &table, formula_list<Formula...>) {
-    static_assert(sizeof...(Formula) <= MAX_FORMULAS, "raise MAX_FORMULAS");
-    (fill_formula<Formula>(table), ...);
+    static_assert(2 * sizeof...(Formula) <= MAX_FORMULAS, "raise MAX_FORMULAS");
+    (fill_formula<gradient_of<Formula>>(table), ...);
+    (fill_formula<value_of<Formula>>(table), ...);
 }
 
 }  // namespace

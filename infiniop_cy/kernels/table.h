@@ -28,11 +28,12 @@ enum Dtype {
 
 enum { MAX_FORMULAS = 64 };
 
-// How a kernel stores a gradient: over what out holds, added to it, or past the caches to memory, which saves reading
+// How a kernel stores what it computes: over what out holds, added to it, or past the caches to memory, which saves reading
 // lines that will be overwritten, and pays where out does not stay in the cache.
 enum Store { WRITE, ACCUMULATE, STREAM, STORE_COUNT };
 
 // out[i] = gradient(g[i], x[i]) or, accumulating, out[i] + gradient; n contiguous elements of one dtype.
+// out[i] = value(x[i]) of a forward function, which takes no g and does not accumulate.
 // out may be g or x itself. All modes give the same bits.
 // After streaming, finish_streams() of support.h.
 typedef void (*ElementwiseKernel)(const void *g, const void *x, void *out, int64_t n, const FormulaParameters *);
@@ -223,6 +224,7 @@ struct KernelTable {
     const char *isa;
     int formula_count;
     const char *formula_name[MAX_FORMULAS];
+    int formula_inputs[MAX_FORMULAS];  // 1: x; 2: x and g
     bool (*formula_accepts[MAX_FORMULAS])(const FormulaParameters *);
     ElementwiseKernel elementwise[MAX_FORMULAS][DTYPE_COUNT][STORE_COUNT];
     ConvertKernel convert[DTYPE_COUNT][DTYPE_COUNT];  // [from][to]

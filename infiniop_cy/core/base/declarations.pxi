@@ -124,6 +124,7 @@ cdef extern from "../kernels/table.h" nogil:
         const char *isa
         int formula_count
         const char **formula_name
+        int *formula_inputs
         AcceptsParameters *formula_accepts
         ElementwiseKernel (*elementwise)[20][3]
         ConvertKernel (*convert)[20]
