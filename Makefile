@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 PIP := $(RUN) -m pip --disable-pip-version-check --quiet
-SOURCES := setup.py pyproject.toml infiniop_cy/operators.py infiniop_cy/capi/render.py \
+SOURCES := setup.py pyproject.toml infiniop_cy/operators.py infiniop_cy/stubs.py infiniop_cy/capi/render.py \
 	$(shell find infiniop_cy -name '*.pyx' -o -name '*.pxi' -o -name '*.h' -o -name '*.cpp' -o -name '*.in' \
 		-o -name '*.map')
 # What `make lint` reads: what git knows, or would.
@@ -65,6 +65,7 @@ clean:  ## remove all that was made, .venv included
 	rm -rf $(VENV) build dist *.egg-info examples/output .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf infiniop_cy/core/*.so infiniop_cy/capi/lib infiniop_cy/capi/infiniop.pxd infiniop_cy/capi/include/infiniop.h
+	rm -f infiniop_cy/elementwise.pyi
 	find infiniop_cy/capi/include/infiniop/ops -name '*.h' ! -name 'conv*.h' -delete
 
 $(VENV)/python.stamp:

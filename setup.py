@@ -67,7 +67,15 @@ class BuildExtension(build_ext):
         render = load(pathlib.Path(CAPI, "render.py")).render
         sources = render(operators, pathlib.Path(CAPI), pathlib.Path("build/capi"))
         self.operator_sources = [str(path) for path in sources]
+        stub = load(pathlib.Path("infiniop_cy/stubs.py")).render(operators)
+        self.write_stub(pathlib.Path("infiniop_cy/elementwise.pyi"), stub)
         super().run()
+
+    def write_stub(self, path, text):
+        """In the source, for an editable install, and into the package that is built."""
+        for target in {path, pathlib.Path("." if self.inplace else self.build_lib) / path}:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
 
     def build_extension(self, extension):
         extension.extra_compile_args = COMPILE_FLAGS + self.openmp_flags()

@@ -59,7 +59,7 @@ def race(contestants, rounds):
 
 
 def descriptor_of(case, handle, tensor):
-    name = "".join(part.capitalize() for part in case.row.name.split("_")) + "Descriptor"
+    name = "".join(part.capitalize() for part in case.operator.name.split("_")) + "Descriptor"
     return getattr(iop, name)(handle, tensor, tensor, tensor, **case.parameters)
 
 
@@ -82,7 +82,7 @@ def elementwise_row(case, dtype, n, handle):
     np.testing.assert_allclose(got.astype(float), case(g, x).astype(float), rtol=1e-2 if itemsize == 2 else 1e-6,
                                atol=1e-6)
     contestants = {"ours": ours, "copy": copy}
-    name, arguments, out_arguments = peers.TORCH[case.row.name]
+    name, arguments, out_arguments = peers.TORCH[case.operator.name]
     given = peers.parameters_of(case)
     operator = getattr(torch.ops.aten, name)
     source = f"lambda g, x, o: operator.grad_input({(out_arguments or arguments).format(**given)}, grad_input=o)"
@@ -177,7 +177,7 @@ def main():
         rows += [("resnet50", c, d, "contiguous") for d in ("float32", "float16") for c in FAMILIES["resnet50"]]
         for case in CASES:
             for dtype in DTYPES:
-                if left() and case.row.name in peers.TORCH:
+                if left() and case.operator.name in peers.TORCH:
                     row = elementwise_row(case, dtype, options.elements, handle)
                     facts["elementwise"].append(row)
                     print(f"{row['operator']:40} {dtype:9} {row['seconds']['ours'] * 1e6:9.1f} us   copy "

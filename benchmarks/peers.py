@@ -38,7 +38,7 @@ def installed(name):
 
 
 def parameters_of(case):
-    return {p.name: case.parameters.get(p.name, p.default) for p in case.row.parameters}
+    return {p.name: case.parameters.get(p.name, p.default) for p in case.operator.parameters}
 
 
 def to_torch(array):
@@ -51,11 +51,11 @@ def to_torch(array):
 
 def torch_statements(case, threads):
     """(names, statement with out=, statement that allocates), None where torch has none."""
-    if case.row.name not in TORCH:
+    if case.operator.name not in TORCH:
         return None
     import torch
     torch.set_num_threads(threads)
-    name, arguments, out_arguments = TORCH[case.row.name]
+    name, arguments, out_arguments = TORCH[case.operator.name]
     given = parameters_of(case)
     operator = getattr(torch.ops.aten, name)
     names = {"f": operator.default, "f_out": operator.grad_input, "sigmoid": torch.sigmoid}
@@ -65,9 +65,9 @@ def torch_statements(case, threads):
 
 def numpy_statement(case):
     """(names, statement)"""
-    if case.row.name not in NUMPY:
+    if case.operator.name not in NUMPY:
         return None
-    statement = NUMPY[case.row.name](**parameters_of(case))
+    statement = NUMPY[case.operator.name](**parameters_of(case))
     names = {name: getattr(np, name) for name in ("where", "exp", "tanh")}
     if "ndtr" in statement:
         try:
@@ -80,10 +80,10 @@ def numpy_statement(case):
 
 def jax_statement(case):
     """(names, statement); jitted, allocating, on all cores."""
-    if case.row.name not in JAX:
+    if case.operator.name not in JAX:
         return None
     import jax
-    forward = eval(JAX[case.row.name].format(**parameters_of(case)), {"jax": jax})
+    forward = eval(JAX[case.operator.name].format(**parameters_of(case)), {"jax": jax})
     return {"f": jax.jit(lambda g, x: jax.vjp(forward, x)[1](g)[0])}, "f(g, x).block_until_ready()"
 
 

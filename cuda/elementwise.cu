@@ -1,6 +1,6 @@
-// Every elementwise operator: out[i] = value(input[i]); out[i] = gradient(grad_output[i], input[i]), or out[i] + it. The
-// formulas are those of the CPU (kernels/formulas.h); here is only how elements reach them. Compiled for one direction of
-// one formula and one dtype:
+// Every elementwise operator: out[i] = value(input[i]); out[i] = gradient(grad_output[i], input[i]), or out[i] + it.
+// The formulas are those of the CPU (kernels/formulas.h); here is only how elements reach them. Compiled for one
+// direction of one formula and one dtype:
 //   -DINFINIOP_FORMULA=gelu -DINFINIOP_DIRECTION=gradient_of -DINFINIOP_T=float
 //
 // Each kernel goes through one_element, and nothing is contracted (--fmad=false), so the bits do not depend on which

@@ -131,7 +131,8 @@ class ElementwiseOperator(_core.ElementwiseCall):
             del options["accumulate"]
         return Signature(
             [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in self.definition.inputs]
-            + [Parameter(p.name, Parameter.POSITIONAL_OR_KEYWORD, default=p.default) for p in parameters if p.positional]
+            + [Parameter(p.name, Parameter.POSITIONAL_OR_KEYWORD, default=p.default)
+               for p in parameters if p.positional]
             + [keyword(p.name, p.default) for p in parameters if not p.positional]
             + [keyword(name, default) for name, default in options.items()])
 

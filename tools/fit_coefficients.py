@@ -127,7 +127,8 @@ def polynomials(bits, k, a_max, exp_degree, tail_degree, normal_degree, log_degr
 REST = mp.mpf("0.56")  # largest remainder of an exponent
 # C type, bits, ulp of the coarse slope, largest a with a result other than 0 for gradients of about 1,
 # (degree of exp2_curve, k, degrees of gelu_tail, normal_tail and log1p_curve) by `narrow`
-FITS = (("float", 24, mp.mpf(2) ** -8, 16, {"false": (4, mp.mpf("4.5"), 7, 10, 3), "true": (3, mp.mpf("3.5"), 5, 6, 2)}),
+FITS = (("float", 24, mp.mpf(2) ** -8, 16,
+         {"false": (4, mp.mpf("4.5"), 7, 10, 3), "true": (3, mp.mpf("3.5"), 5, 6, 2)}),
         ("double", 53, mp.mpf(2) ** -20, 40, {"false": (9, mp.mpf(6), 19, 21, 9)}))
 
 

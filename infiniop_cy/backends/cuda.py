@@ -54,7 +54,8 @@ class Backend:
 
     def elementwise(self, op, formula, values, promotes, inputs, out, accumulate, num_threads, refusal):
         with self._space(op, **dict([*zip(("input", "grad_output"), inputs)][::-1]), out=out) as space:
-            return _core.elementwise(op, formula, values, promotes, inputs, out, accumulate, num_threads, refusal, space)
+            return _core.elementwise(op, formula, values, promotes, inputs, out, accumulate, num_threads, refusal,
+                                     space)
 
     def conv_backward(self, grad_output, input, weight, stride, padding, dilation, groups, output_mask, out, accumulate,
                       num_threads):

@@ -26,7 +26,7 @@ def decidable(case, x):
     x = x.astype(np.float64)
     with np.errstate(invalid="ignore"):
         far = np.isfinite(x) & (np.abs(x) < FARTHEST)
-        for kink in case.row.kinks:
+        for kink in case.operator.kinks:
             far &= np.abs(x - kink) > NEAREST
     return far
 

@@ -109,7 +109,7 @@ def script(spec, results, standard):
         ulp_of(worst["exact"], result.dtype))
     return HEADER.format(**facts) + ELEMENTWISE.format(**(facts | {
         key: worst[key] for key in ("g", "x", "got", "g_value", "x_value")}), exact=_Literal(worst["exact"]),
-        formula=case.row.gradient, digits=digits, ulp=unit, call=again)
+        formula=case.operator.expression, digits=digits, ulp=unit, call=again)
 
 
 class _Literal(float):

@@ -7,10 +7,10 @@ from infiniop_cy.check.properties import BY_NAME, CONV_CHECKS, ELEMENTWISE_CHECK
 from infiniop_cy.check.properties.base import GaveUp, fails, holds
 from infiniop_cy.check.properties.conv import GEOMETRIES, integers
 from infiniop_cy.check.standards import Ulp
-from infiniop_cy.operators import ROWS
+from infiniop_cy.operators import BY_NAME as ELEMENTWISE
 from infiniop_cy.testing.cases import CASES, DTYPES, Case
 
-OPERATORS = (*(row.name for row in ROWS), "conv_backward")
+OPERATORS = (*(name for name, operator in ELEMENTWISE.items() if operator.backward), "conv_backward")
 
 
 @dataclass
@@ -63,8 +63,8 @@ def subjects(operators, dtypes, given):
         if operator == "conv_backward":
             yield from ((operator, None, dtype) for dtype in dtypes)
             continue
-        row = next(row for row in ROWS if row.name == operator)
-        cases = [Case(row, given)] if given else [case for case in CASES if case.row is row]
+        definition = ELEMENTWISE[operator]
+        cases = [Case(definition, given)] if given else [case for case in CASES if case.operator is definition]
         yield from ((operator, case, dtype) for case in cases for dtype in dtypes)
 
 
@@ -72,9 +72,9 @@ def as_passed(session, case):
     """The case with float parameters as the candidate gets them: a C ABI may take float32."""
     if not session.facts.get("float parameters"):
         return case
-    complete = {p.name: case.parameters.get(p.name, p.default) for p in case.row.parameters}
-    return Case(case.row, {name: float(np.float32(value)) if isinstance(value, float) else value
-                           for name, value in complete.items()})
+    complete = {p.name: case.parameters.get(p.name, p.default) for p in case.operator.parameters}
+    return Case(case.operator, {name: float(np.float32(value)) if isinstance(value, float) else value
+                                for name, value in complete.items()})
 
 
 def check(session, operator, case, dtype, settings):

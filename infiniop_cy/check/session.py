@@ -42,7 +42,7 @@ class Session:
     def elementwise(self, case, g, x, **how):
         """Reply whose results have grad_input. how: see `run`."""
         shape = np.broadcast_shapes(g.shape, x.shape)
-        return self.run(case.row.name, case.parameters, dict(zip(ELEMENTWISE_INPUTS, (g, x))),
+        return self.run(case.operator.name, case.parameters, dict(zip(ELEMENTWISE_INPUTS, (g, x))),
                         {ELEMENTWISE_OUTPUTS[0]: (shape, x.dtype)}, **how)
 
     def conv(self, case, arrays, **how):

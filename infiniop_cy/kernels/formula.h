@@ -1,8 +1,8 @@
 // What a formula is: one operator in both directions, each written once, for every CPU and GPU.
 //
 // A struct with `name`, that of the function; value(x), the function; gradient(g, x), g times its derivative. p are the
-// row's numeric parameters in order, T is the type that the result will be stored in (vector_math.h says what may depend
-// on it).
+// row's numeric parameters in order, T is the type that the result will be stored in (vector_math.h says what may
+// depend on it).
 #pragma once
 #include "parameters.h"
 #include "vector_math.h"

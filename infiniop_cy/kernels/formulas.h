@@ -1,4 +1,5 @@
-// The list of operators. To add one: a struct in one of these files, its name in `formulas`, and its row in operators.py.
+// The list of operators. To add one: a struct in one of these files, its name in `formulas`, and its row in
+// operators.py.
 #pragma once
 #include "formulas_gelu.h"
 #include "formulas_piecewise.h"

@@ -5,9 +5,9 @@
 namespace INFINIOP_ISA {
 namespace {
 
-// x Phi(x): x (1 - Phi(a)) for x <= 0, a = |x|, and x less that for x > 0; 1 - Phi(a) = exp(-a^2/2) * scaled_normal_tail.
-// Its derivative is Phi(x) + x phi(x). With t = 1 - Phi(a) - a phi(a) it is t for x <= 0 and 1 - t for x > 0;
-// t = exp(-a^2/2) * scaled_gelu_tail(a), so that nothing cancels.
+// x Phi(x): x (1 - Phi(a)) for x <= 0, a = |x|, and x less that for x > 0; 1 - Phi(a) = exp(-a^2/2) *
+// scaled_normal_tail. Its derivative is Phi(x) + x phi(x). With t = 1 - Phi(a) - a phi(a) it is t for x <= 0 and 1 - t
+// for x > 0; t = exp(-a^2/2) * scaled_gelu_tail(a), so that nothing cancels.
 struct gelu : formula_base {
     static constexpr const char *name = "gelu";
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
@@ -16,7 +16,7 @@ struct gelu : formula_base {
         V near = at_least(at_most(x, end), -end), a = absolute(near);
         power<T, V> w = exp_of_minus_half_square<T>(a);
         V tail = w.times(near * scaled_normal_tail<T>(a));
-        return select(x > V{}, x - tail, w.finish(tail));
+        return select(x > V{}, x - tail, select(x == V{}, x, w.finish(tail)));  // 0 of its sign
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
@@ -28,13 +28,16 @@ struct gelu : formula_base {
     }
 };
 
-// x sigma(y), y = c1 x + c3 x^3; with a = |x| and e = exp(-y(a)) that is x/(1 + e) for x > 0 and x e/(1 + e) for x <= 0.
-// With t = e (1 + e - a y'(a)) / (1 + e)^2 its derivative is t for x <= 0 and 1 - t for x > 0.
+// x sigma(y), y = c1 x + c3 x^3; with a = |x| and e = exp(-y(a)) that is x/(1 + e) for x > 0 and x e/(1 + e) for x <=
+// 0. With t = e (1 + e - a y'(a)) / (1 + e)^2 its derivative is t for x <= 0 and 1 - t for x > 0.
 struct gelu_tanh : formula_base {
     static constexpr const char *name = "gelu_tanh";
 
     // -y(a) in powers of two, and its slope as a sum.
-    template <class V> struct inner { split_exponent<V> exponent; V large_slope, small_slope; };
+    template <class V> struct inner {
+        split_exponent<V> exponent;
+        V large_slope, small_slope;
+    };
     template <class T, class V> static INFINIOP_INLINE inner<V> inner_of(V a) {
         typedef constants<V> C;
         double_word<V> square = exact_product(a, a);
@@ -44,9 +47,8 @@ struct gelu_tanh : formula_base {
                     splat<V>(C::tanh_exponent1_hi),
                     mul_add(square.hi, splat<V>(3 * C::tanh_exponent3_hi), splat<V>(C::tanh_exponent1_lo))};
         // -y/a in powers of two, as coarse, of so few bits that coarse - tanh_exponent1_hi is exact, and fine.
-        V coarse =
-            mul_add(square.hi, splat<V>(C::tanh_exponent3_hi), splat<V>(C::tanh_coarse + C::tanh_exponent1_hi)) -
-            C::tanh_coarse;
+        V coarse = mul_add(square.hi, splat<V>(C::tanh_exponent3_hi), splat<V>(C::tanh_coarse + C::tanh_exponent1_hi)) -
+                   C::tanh_coarse;
         V fine = product_minus(square.hi, splat<V>(C::tanh_exponent3_hi), coarse - C::tanh_exponent1_hi);
         V correction = mul_add(square.hi, splat<V>(C::tanh_exponent3_lo), splat<V>(C::tanh_exponent1_lo));
         fine = fine + mul_add(square.lo, splat<V>(C::tanh_exponent3_hi), correction);

@@ -28,8 +28,8 @@ enum Dtype {
 
 enum { MAX_FORMULAS = 64 };
 
-// How a kernel stores what it computes: over what out holds, added to it, or past the caches to memory, which saves reading
-// lines that will be overwritten, and pays where out does not stay in the cache.
+// How a kernel stores what it computes: over what out holds, added to it, or past the caches to memory, which saves
+// reading lines that will be overwritten, and pays where out does not stay in the cache.
 enum Store { WRITE, ACCUMULATE, STREAM, STORE_COUNT };
 
 // out[i] = gradient(g[i], x[i]) or, accumulating, out[i] + gradient; n contiguous elements of one dtype.

@@ -22,6 +22,6 @@ from infiniop_cy.testing.checks import assert_invariant, assert_ulp, gradcheck, 
 from infiniop_cy.testing.reference import FORMATS, derivative, exact_result, result_errors, same_bits, ulp_of
 from infiniop_cy.testing.values import every_value, special_values
 
-__all__ = ["CASES", "DTYPES", "FORMATS", "GRADIENTS", "LAYOUTS", "SHAPES", "Case", "arrange", "assert_invariant", "assert_ulp",
-           "derivative", "dtype_of", "every_value", "exact_result", "gradcheck", "random_values", "result_errors", "same_bits",
-           "special_values", "ulp_error", "ulp_of"]
+__all__ = ["CASES", "DTYPES", "FORMATS", "GRADIENTS", "LAYOUTS", "SHAPES", "Case", "arrange", "assert_invariant",
+           "assert_ulp", "derivative", "dtype_of", "every_value", "exact_result", "gradcheck", "random_values",
+           "result_errors", "same_bits", "special_values", "ulp_error", "ulp_of"]

@@ -26,6 +26,10 @@ class Case:
         """How many inputs a call takes."""
         return len(self.operator.inputs)
 
+    def random(self, rng, shape, dtype, scale=3.0):
+        """Random inputs of one shape."""
+        return tuple(random_values(rng, shape, dtype, scale) for _ in range(self.count))
+
     def __str__(self):
         given = ",".join(f"{name}={value}" for name, value in self.parameters.items())
         return f"{self.operator.name}({given})" if given else self.operator.name

@@ -41,7 +41,7 @@ def blocks(subject):
         shuffled = rng.permutation(x)
         yield f"every {dtype} g with random x", shuffled, inputs.random_gradients(rng, dtype, x.size)
     else:
-        x = inputs.sample(subject.case.row, dtype, rng, (QUICK if quick else USUAL)[dtype])
+        x = inputs.sample(subject.case.operator, dtype, rng, (QUICK if quick else USUAL)[dtype])
         for g in inputs.GRADIENTS[:1 if dtype == "float64" else 2 if quick else None]:
             yield f"a sample of {dtype} with g = {g:g}", np.full_like(x, g), x
         yield f"a sample of {dtype} with random g", inputs.random_gradients(rng, dtype, x.size), x
@@ -52,7 +52,8 @@ def blocks(subject):
 
 def screened(subject):
     """float64 inputs where the candidate and this library's kernel differ most: mpmath is to decide on these."""
-    x = inputs.sample(subject.case.row, "float64", subject.rng, SCREENED // 10 if subject.settings.quick else SCREENED)
+    count = SCREENED // 10 if subject.settings.quick else SCREENED
+    x = inputs.sample(subject.case.operator, "float64", subject.rng, count)
     g = inputs.random_gradients(subject.rng, "float64", x.size)
     reply = subject.run("a large sample of float64", g, x)
     if not reply.ok or reply.results["grad_input"] is None:

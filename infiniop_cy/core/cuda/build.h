@@ -60,7 +60,8 @@ inline std::vector<std::string> options(const std::string &name, int dtype) {
     result.push_back(std::string("-DINFINIOP_T=") + dtype_types[dtype]);
     if (name == "conv_backward") return result;
     const std::string suffix = "_backward";
-    const bool backward = name.size() > suffix.size() && !name.compare(name.size() - suffix.size(), suffix.size(), suffix);
+    const bool backward =
+        name.size() > suffix.size() && !name.compare(name.size() - suffix.size(), suffix.size(), suffix);
     const std::string formula = backward ? name.substr(0, name.size() - suffix.size()) : name;
     result.push_back("-DINFINIOP_FORMULA=" + formula);
     result.push_back(std::string("-DINFINIOP_DIRECTION=") + (backward ? "gradient_of" : "value_of"));

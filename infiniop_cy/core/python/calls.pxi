@@ -1,5 +1,6 @@
-# The quick way of iop.relu(x) and iop.relu_backward(g, x): plain contiguous arrays of one shape and dtype go from the interpreter's
-# argument vector straight to the kernel. Whatever is not that plain, wrong arguments included, takes the general way.
+# The quick way of iop.relu(x) and iop.relu_backward(g, x): plain contiguous arrays of one shape and dtype go from the
+# interpreter's argument vector straight to the kernel. Whatever is not that plain, wrong arguments included, takes
+# the general way.
 from sys import intern
 
 from cpython.dict cimport PyDict_GetItem
