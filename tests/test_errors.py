@@ -103,6 +103,11 @@ SPECIFIC = [
      {"out": np.zeros(3, "datetime64[s]")}),
     ("too many positional", TypeError, "takes 3 positional arguments but 4 were given", "leaky_relu_backward",
      [ones(3), ones(3), 0.1, 0.2], {}),
+    ("celu alpha", iop.BadParam, "celu: alpha is 0.0, expected above 0", "celu", [ones(3), 0], {"out": out_of(3)}),
+    ("celu_backward alpha", iop.BadParam, "celu_backward: alpha is -1.0, expected above 0", "celu_backward",
+     [ones(3), ones(3), -1], {"out": out_of(3)}),
+    ("hardtanh bounds", iop.BadParam, "hardtanh: min_val is 2.0, expected at most max_val, 1.0", "hardtanh",
+     [ones(3)], {"min_val": 2, "out": out_of(3)}),
     ("unknown approximate", iop.BadParam, "approximate is 'erf', expected 'none' or 'tanh'", "gelu_backward",
      [ones(3), ones(3)], {"approximate": "erf", "out": out_of(3)}),
 ]

@@ -38,6 +38,33 @@ GRADIENTS = [
     ("sigmoid_backward", {}, 4.0, -0.0, 1.0),
     ("sigmoid_backward", {}, 3.0, NAN, NAN),
     ("sigmoid_backward", {}, INF, 1.0, INF),
+    *[(name, {}, g, x, expected) for name in ("silu_backward", "quick_gelu_backward") for g, x, expected in (
+        (3.0, 0.0, 1.5), (3.0, -0.0, 1.5), (3.0, NAN, NAN), (3.0, INF, 3.0), (3.0, -INF, 0.0), (INF, 1.0, INF))],
+    *[("mish_backward", {}, g, x, expected) for g, x, expected in (
+        (3.0, NAN, NAN), (3.0, INF, 3.0), (3.0, -INF, 0.0), (3.0, 200.0, 3.0), (3.0, -3e4, 0.0), (INF, 1.0, INF))],
+    *[("tanh_backward", {}, 3.0, x, expected) for x, expected in (
+        (0.0, 3.0), (-0.0, 3.0), (NAN, NAN), (INF, 0.0), (-INF, 0.0))],
+    *[("softplus_backward", given, 3.0, x, expected) for given, x, expected in (
+        ({}, 0.0, 1.5), ({}, NAN, NAN), ({}, INF, 3.0), ({}, -INF, 0.0), ({}, 20.5, 3.0), ({"beta": 2.0}, 11.0, 3.0),
+        ({"threshold": -1.0}, 0.0, 3.0), ({"beta": -2.0}, -11.0, 3.0), ({"beta": -2.0}, INF, 0.0))],
+    *[("log_sigmoid_backward", {}, 3.0, x, expected) for x, expected in (
+        (0.0, 1.5), (NAN, NAN), (INF, 0.0), (-INF, 3.0))],
+    *[("elu_backward", {"alpha": 0.5}, 4.0, x, expected) for x, expected in (
+        (0.0, 2.0), (-0.0, 2.0), (1.0, 4.0), (NAN, NAN), (INF, 4.0), (-INF, 0.0))],
+    *[("selu_backward", {}, 3.0, x, expected) for x, expected in ((NAN, NAN), (-INF, 0.0))],
+    *[("celu_backward", {"alpha": 0.5}, 4.0, x, expected) for x, expected in (
+        (0.0, 4.0), (-0.0, 4.0), (1.0, 4.0), (NAN, NAN), (INF, 4.0), (-INF, 0.0))],
+    *[("hardswish_backward", {}, 3.0, x, expected) for x, expected in (
+        (-3.0, 0.0), (3.0, 3.0), (0.0, 1.5), (-1.5, 0.0), (1.5, 3.0), (NAN, NAN), (INF, 3.0), (-INF, 0.0))],
+    *[("hardsigmoid_backward", {}, 6.0, x, expected) for x, expected in (
+        (-3.0, 0.0), (3.0, 0.0), (0.0, 1.0), (NAN, 0.0), (INF, 0.0), (-INF, 0.0))],
+    *[("hardtanh_backward", given, 3.0, x, expected) for given, x, expected in (
+        ({}, -1.0, 0.0), ({}, 1.0, 0.0), ({}, 0.5, 3.0), ({}, NAN, 3.0), ({}, INF, 0.0), ({}, -INF, 0.0),
+        ({"min_val": 2.0, "max_val": 2.0}, 2.0, 0.0), ({"min_val": -4.0}, -3.0, 3.0))],
+    *[("relu6_backward", {}, 3.0, x, expected) for x, expected in (
+        (0.0, 0.0), (6.0, 0.0), (5.0, 3.0), (NAN, 3.0), (INF, 0.0), (-INF, 0.0))],
+    *[("softsign_backward", {}, 4.0, x, expected) for x, expected in (
+        (0.0, 4.0), (1.0, 1.0), (-1.0, 1.0), (NAN, NAN), (INF, 0.0), (-INF, 0.0))],
 ]
 
 
@@ -52,6 +79,27 @@ VALUES = [
     *[("gelu", {"approximate": form}, x, expected) for form in ("none", "tanh") for x, expected in (
         (INF, INF), (-INF, 0.0), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0), (100.0, 100.0))],
     *[("sigmoid", {}, x, expected) for x, expected in ((INF, 1.0), (-INF, 0.0), (NAN, NAN), (0.0, 0.5), (-0.0, 0.5))],
+    *[(name, {}, x, expected) for name in ("silu", "quick_gelu", "mish") for x, expected in (
+        (INF, INF), (-INF, 0.0), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0), (200.0, 200.0), (-3e4, 0.0))],
+    *[("tanh", {}, x, expected) for x, expected in (
+        (INF, 1.0), (-INF, -1.0), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0), (100.0, 1.0))],
+    *[("softplus", given, x, expected) for given, x, expected in (
+        ({}, INF, INF), ({}, -INF, 0.0), ({}, NAN, NAN), ({}, 24.0, 24.0), ({"beta": 2.0}, INF, INF),
+        ({"threshold": -1.0}, 0.0, 0.0), ({"beta": -2.0}, -INF, -INF), ({"beta": -2.0}, INF, 0.0))],
+    *[("log_sigmoid", {}, x, expected) for x, expected in ((INF, 0.0), (-INF, -INF), (NAN, NAN), (-24.0, -24.0))],
+    *[(name, {"alpha": 0.5}, x, expected) for name in ("elu", "celu") for x, expected in (
+        (INF, INF), (-INF, -0.5), (NAN, NAN), (2.0, 2.0))],
+    *[("selu", {}, x, expected) for x, expected in ((INF, INF), (NAN, NAN))],
+    *[("hardswish", {}, x, expected) for x, expected in (
+        (INF, INF), (-INF, 0.0), (NAN, NAN), (-3.0, 0.0), (3.0, 3.0), (-4.0, 0.0), (3e4, 3e4), (0.0, 0.0))],
+    *[("hardsigmoid", {}, x, expected) for x, expected in (
+        (INF, 1.0), (-INF, 0.0), (NAN, NAN), (-3.0, 0.0), (3.0, 1.0), (0.0, 0.5))],
+    *[("hardtanh", {}, x, expected) for x, expected in (
+        (INF, 1.0), (-INF, -1.0), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0), (0.5, 0.5))],
+    ("hardtanh", {"min_val": 0.25, "max_val": 0.25}, -3.0, 0.25),
+    *[("relu6", {}, x, expected) for x, expected in ((INF, 6.0), (-INF, 0.0), (NAN, NAN), (-0.0, -0.0), (7.0, 6.0))],
+    *[("softsign", {}, x, expected) for x, expected in (
+        (INF, 1.0), (-INF, -1.0), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0), (1.0, 0.5))],
 ]
 TABLE = [*((name, given, (g, x), expected) for name, given, g, x, expected in GRADIENTS),
          *((name, given, (x,), expected) for name, given, x, expected in VALUES)]

@@ -40,6 +40,7 @@ class Library:
                              given["dilation"], given["groups"], self.symbols)
         else:
             out = outputs["grad_input"]
-            g, x = (np.broadcast_to(a, out.shape) for a in arrays)
-            self.client.elementwise(call.operator, call.parameters, out, g, x, self.symbols, self.one_form)
+            arrays = (np.broadcast_to(a, out.shape) for a in arrays)
+            self.client.elementwise(call.operator, call.parameters, out, *arrays, given=self.symbols,
+                                    one_form=self.one_form)
         return outputs

@@ -79,7 +79,7 @@ def _call(spec, operator, parameters):
         return ""
     module, name = spec.target.split(":")
     given = "".join(f", {key}={value!r}" for key, value in parameters.items())
-    arguments = "g, x" if operator != "conv_backward" else "g, x, w"
+    arguments = "g, x, w" if operator == "conv_backward" else "g, x" if operator.endswith("_backward") else "x"
     return (f"\nfrom {module} import {name}\n\nprint(\"again \", {name}("
             f"*(a.astype({{dtype!r}}) for a in ({arguments})){given}))\n")
 

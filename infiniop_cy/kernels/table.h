@@ -220,17 +220,27 @@ typedef double (*SumKernel)(const char *from, int64_t step, int64_t row, int64_t
 typedef void (*SumChannelsKernel)(const char *from, int64_t step, int64_t row, int64_t rows, int64_t n,
                                   int64_t channels, double *sums);
 
+// One direction of a formula.
+struct FormulaKernels {
+    const char *name;
+    int inputs;  // 1: x; 2: x and g
+    bool (*accepts)(const FormulaParameters *);
+    ElementwiseKernel kernel[DTYPE_COUNT][STORE_COUNT];
+};
+
+// All of them in one direction, which elementwise.cpp defines.
+struct FormulaTable { struct FormulaKernels formula[MAX_FORMULAS / 2]; };
+#define INFINIOP_FORMULAS_(direction, isa) infiniop_##direction##_##isa
+#define INFINIOP_FORMULAS(direction, isa) INFINIOP_FORMULAS_(direction, isa)
+
 struct KernelTable {
     const char *isa;
-    int formula_count;
-    const char *formula_name[MAX_FORMULAS];
-    int formula_inputs[MAX_FORMULAS];  // 1: x; 2: x and g
-    bool (*formula_accepts[MAX_FORMULAS])(const FormulaParameters *);
-    ElementwiseKernel elementwise[MAX_FORMULAS][DTYPE_COUNT][STORE_COUNT];
-    ConvertKernel convert[DTYPE_COUNT][DTYPE_COUNT];  // [from][to]
-    TransposeKernel transpose[DTYPE_COUNT];           // F16, BF16, F32, F64
-    TransposeKernel widen_transpose[DTYPE_COUNT];     // F16, BF16, F32, F64: to the compute type
-    TransposeToKernel transpose_to[DTYPE_COUNT];      // BF16, F32, F64
+    int formula_count;                                   // of both directions
+    const struct FormulaKernels *formula[MAX_FORMULAS];  // gradients first
+    ConvertKernel convert[DTYPE_COUNT][DTYPE_COUNT];     // [from][to]
+    TransposeKernel transpose[DTYPE_COUNT];              // F16, BF16, F32, F64
+    TransposeKernel widen_transpose[DTYPE_COUNT];        // F16, BF16, F32, F64: to the compute type
+    TransposeToKernel transpose_to[DTYPE_COUNT];         // BF16, F32, F64
     PadKernel pad_rows;
     PadKernel pad_every_other;        // 4-byte elements, two apart in the source
     RegisterTiles gemm[DTYPE_COUNT];  // F32, F64

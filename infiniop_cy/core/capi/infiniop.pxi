@@ -173,7 +173,7 @@ cdef public infiniStatus_t infiniopDestroyTensorDescriptor(infiniopTensorDescrip
 cdef int formula_number(const char *name) noexcept nogil:
     cdef int i
     for i in range(kernels.formula_count):
-        if strcmp(kernels.formula_name[i], name) == 0:
+        if strcmp(kernels.formula[i].name, name) == 0:
             return i
     return -1
 
@@ -193,7 +193,7 @@ cdef public infiniStatus_t infiniop_elementwise_create(
     if status != INFINI_STATUS_SUCCESS:
         return status
     spec.formula = formula_number(formula)
-    spec.operands = 1 + kernels.formula_inputs[spec.formula]
+    spec.operands = 1 + kernels.formula[spec.formula].inputs
     for i in range(spec.operands):
         status = check_object(tensors[i], TENSOR_OBJECT)
         if status != INFINI_STATUS_SUCCESS:

@@ -14,10 +14,10 @@ cdef void choose_kernel(const ElementwiseSpec *spec, ElementwisePlan *plan) noex
     plan.operands = spec.operands
     plan.accumulate = spec.accumulate
     plan.parameters = spec.parameters
-    plan.kernel = kernels.elementwise[spec.formula][plan.dtype][ACCUMULATE if spec.accumulate else WRITE]
+    plan.kernel = kernels.formula[spec.formula].kernel[plan.dtype][ACCUMULATE if spec.accumulate else WRITE]
     plan.stream = plan.kernel
     if not spec.accumulate and plan.size * plan.itemsize[OUT] >= STREAM_FROM:
-        plan.stream = kernels.elementwise[spec.formula][plan.dtype][STREAM]
+        plan.stream = kernels.formula[spec.formula].kernel[plan.dtype][STREAM]
 
 
 cdef void plan_contiguous(const ElementwiseSpec *spec, int dtype, int64_t size, ElementwisePlan *plan) noexcept nogil:

@@ -66,7 +66,7 @@ cdef int check_elementwise(const ElementwiseSpec *spec, const Tensor *operand, E
     cdef const Tensor *out = &operand[OUT]
     cdef int k, d, result
     cdef int64_t size
-    if not kernels.formula_accepts[spec.formula](&spec.parameters):
+    if not kernels.formula[spec.formula].accepts(&spec.parameters):
         return fail(failure, Rule.PARAMETERS_CONTRADICT)
     if check_input_dtypes(spec, operand, &result, failure):
         return failure.rule

@@ -127,7 +127,7 @@ cdef class ElementwiseCall:
                     return False
                 if not self.set_parameter(j, <object>value, &options.spec):
                     return False
-        return kernels.formula_accepts[options.spec.formula](&options.spec.parameters)
+        return kernels.formula[options.spec.formula].accepts(&options.spec.parameters)
 
 
 cdef object call_elementwise(object callable, PyObject **args, size_t nargsf, PyObject *names):
@@ -190,7 +190,8 @@ cdef object quick_elementwise(const QuickOptions *options, object first, object 
     if n >= QUICK_UNLOCKED and stack_left() < STACK_NEEDED:
         return None  # the general way says so
     if n < QUICK_UNLOCKED:
-        kernel = kernels.elementwise[options.spec.formula][code][ACCUMULATE if options.spec.accumulate else WRITE]
+        kernel = kernels.formula[options.spec.formula].kernel[code][
+            ACCUMULATE if options.spec.accumulate else WRITE]
         float_state = enter_float_state()
         kernel(cnp.PyArray_DATA(g), data[INPUT], data[OUT], n, &options.spec.parameters)
         leave_float_state(float_state)

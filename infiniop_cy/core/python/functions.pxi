@@ -30,7 +30,7 @@ cdef int check_inputs(const ElementwiseSpec *spec, Tensor *tensors, int *result,
     for k in range(INPUT, spec.operands):
         if tensor_size(&tensors[k], k, &size, failure):
             return failure.rule
-    if not kernels.formula_accepts[spec.formula](&spec.parameters):
+    if not kernels.formula[spec.formula].accepts(&spec.parameters):
         return fail(failure, Rule.PARAMETERS_CONTRADICT)
     return Rule.PASSED
 
