@@ -22,7 +22,7 @@ import peers
 from conv_shapes import FAMILIES
 
 import infiniop_cy as iop
-from infiniop_cy.testing import CASES, DTYPES, dtype_of
+from infiniop_cy.testing import DTYPES, GRADIENTS, dtype_of
 
 ROTATED = 512 << 20   # bytes of buffers in rotation, at least: past any L2
 REPEATS = 21
@@ -175,7 +175,7 @@ def main():
         rows += [("typical", c, d, "channels_last") for d in ("float16", "float32") for c in FAMILIES["typical"]
                  if len(c.size) == 2]
         rows += [("resnet50", c, d, "contiguous") for d in ("float32", "float16") for c in FAMILIES["resnet50"]]
-        for case in CASES:
+        for case in GRADIENTS:
             for dtype in DTYPES:
                 if left() and case.operator.name in peers.TORCH:
                     row = elementwise_row(case, dtype, options.elements, handle)

@@ -7,12 +7,39 @@ from math import pi, sqrt
 
 import numpy as np
 
-# Overload of torch.ops.aten, its arguments; torch has no sigmoid gradient from x.
+# Overload of torch.ops.aten, its arguments; torch has no gradient of sigmoid or tanh from x.
 TORCH = {
     "relu_backward": ("threshold_backward", "g, x, 0", ""),
     "leaky_relu_backward": ("leaky_relu_backward", "g, x, {negative_slope}, {self_is_result}", ""),
     "gelu_backward": ("gelu_backward", "g, x, approximate={approximate!r}", ""),
     "sigmoid_backward": ("sigmoid_backward", "g, sigmoid(x)", "g, sigmoid(x, out=o)"),
+    "tanh_backward": ("tanh_backward", "g, tanh(x)", "g, tanh(x, out=o)"),
+    "silu_backward": ("silu_backward", "g, x", ""),
+    "softplus_backward": ("softplus_backward", "g, x, {beta}, {threshold}", ""),
+    "elu_backward": ("elu_backward", "g, {alpha}, 1, 1, False, x", ""),
+    "selu_backward": ("elu_backward", "g, 1.6732632423543772, 1.0507009873554805, 1, False, x", ""),
+    "celu_backward": ("elu_backward", "g, {alpha}, 1, 1 / {alpha}, False, x", ""),
+    "mish_backward": ("mish_backward", "g, x", ""),
+    "hardswish_backward": ("hardswish_backward", "g, x", ""),
+    "hardsigmoid_backward": ("hardsigmoid_backward", "g, x", ""),
+    "hardtanh_backward": ("hardtanh_backward", "g, x, {min_val}, {max_val}", ""),
+    "relu6_backward": ("hardtanh_backward", "g, x, 0, 6", ""),
+    "relu": ("relu", "x", ""),
+    "leaky_relu": ("leaky_relu", "x, {negative_slope}", ""),
+    "gelu": ("gelu", "x, approximate={approximate!r}", ""),
+    "sigmoid": ("sigmoid", "x", ""),
+    "silu": ("silu", "x", ""),
+    "tanh": ("tanh", "x", ""),
+    "softplus": ("softplus", "x, {beta}, {threshold}", ""),
+    "elu": ("elu", "x, {alpha}", ""),
+    "selu": ("elu", "x, 1.6732632423543772, 1.0507009873554805", ""),
+    "celu": ("elu", "x, {alpha}, 1, 1 / {alpha}", ""),
+    "mish": ("mish", "x", ""),
+    "hardswish": ("hardswish", "x", ""),
+    "hardsigmoid": ("hardsigmoid", "x", ""),
+    "hardtanh": ("hardtanh", "x, {min_val}, {max_val}", ""),
+    "relu6": ("hardtanh", "x, 0, 6", ""),
+    "log_sigmoid": ("log_sigmoid", "x", ""),
 }
 
 NUMPY = {
@@ -58,8 +85,9 @@ def torch_statements(case, threads):
     name, arguments, out_arguments = TORCH[case.operator.name]
     given = parameters_of(case)
     operator = getattr(torch.ops.aten, name)
-    names = {"f": operator.default, "f_out": operator.grad_input, "sigmoid": torch.sigmoid}
-    return (names, f"f_out({(out_arguments or arguments).format(**given)}, grad_input=o)",
+    out = next(name for name in ("grad_input", "out") if name in operator.overloads())
+    names = {"f": operator.default, "f_out": getattr(operator, out), "sigmoid": torch.sigmoid, "tanh": torch.tanh}
+    return (names, f"f_out({(out_arguments or arguments).format(**given)}, {out}=o)",
             f"f({arguments.format(**given)})")
 
 

@@ -229,7 +229,7 @@ ROWS = (
     Row("hardsigmoid", "min(max(x + 3, 0), 6) / 6", "-3 < x < 3 ? g/6 : 0",
         forward=lambda m, x: 0 * x if x <= -3 else 1 + 0 * x if x >= 3 else (x + 3) / 6,
         source="torch.nn.functional.hardsigmoid",
-        notes="The slope at x = -3 and x = 3 is 0, as torch's, and at a NaN x too.",
+        notes="The slope at x = -3 and x = 3 is 0, as torch's; a NaN x passes g/6 (torch: 0).",
         kinks=(-3.0, 3.0)),
     Row("hardtanh", "min(max(x, min_val), max_val)", "min_val < x < max_val ? g : 0",
         forward=lambda m, x, min_val=-1.0, max_val=1.0: (
@@ -251,7 +251,7 @@ ROWS = (
         value_notes="x = -inf gives -inf. The tail at +inf keeps relative accuracy.",
         notes="x is the forward input. The tail at +inf keeps relative accuracy."),
     Row("softsign", "x / (1 + |x|)", "g / (1 + |x|)**2",
-        forward=lambda m, x: x / (1 + abs(x)),
+        forward=lambda m, x: x / (1 + x) if x > 0 else x / (1 - x),
         source="torch.nn.functional.softsign",
         value_notes="x = +inf gives 1 and x = -inf gives -1, the limits (torch: NaN).",
         notes="x = +inf and x = -inf give 0.",

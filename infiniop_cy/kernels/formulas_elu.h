@@ -15,7 +15,7 @@ struct elu : formula_base {
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &p) {
         power<T, V> e = exp_of_minus<T>(at_most(absolute(x), exp_vanishes<V>));
-        return select(x > V{}, g, e.finish(e.value() * (g * scalar<V>(p.value[0]))));
+        return select(x > V{}, g, e.finish(e.value() * scalar<V>(p.value[0]) * g));
     }
 };
 
@@ -29,7 +29,7 @@ struct selu : formula_base {
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         power<T, V> e = exp_of_minus<T>(at_most(absolute(x), exp_vanishes<V>));
-        return select(x > V{}, g * scalar<V>(scale), e.finish(e.value() * (g * scalar<V>(scale * alpha))));
+        return select(x > V{}, g * scalar<V>(scale), e.finish(e.value() * scalar<V>(scale * alpha) * g));
     }
 };
 

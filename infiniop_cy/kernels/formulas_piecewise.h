@@ -67,7 +67,7 @@ struct hardsigmoid : formula_base {
         return hard_sigmoid(x);
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
-        return select((x > splat<V>(-3)) & (x < splat<V>(3)), g * scalar<V>(1 / 6.0), V{});
+        return inside(g * scalar<V>(1 / 6.0), x, -3, 3);
     }
 };
 

@@ -46,7 +46,7 @@ struct silu : formula_base {
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         V a = at_most(absolute(x), exp_vanishes<V>);
         power<T, V> e = exp_of_minus<T>(a);
-        return swish_gradient(g, x, scalar<V>(1) + (e.value() - a), e);
+        return swish_gradient(g, x, (scalar<V>(1) - a) + e.value(), e);  // 1 - a is exact around the zero
     }
 };
 
@@ -69,8 +69,8 @@ struct quick_gelu : formula_base {
         typedef scalar<V> S;
         V a = at_most(absolute(x), exp_vanishes<V>);
         power<T, V> e = of<T>(a);
-        V bracket = S(1) + mul_add_once(a, splat<V>(-rate<S>), e.value());  // of terms that cancel around the zero
-        return swish_gradient(g, x, mul_add(a, splat<V>(-rate_lo<S>), bracket), e);
+        V bracket = mul_add_once(a, splat<V>(-rate<S>), splat<V>(1)) + mul_add(a, splat<V>(-rate_lo<S>), e.value());
+        return swish_gradient(g, x, bracket, e);
     }
 };
 
