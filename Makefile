@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 PIP := $(RUN) -m pip --disable-pip-version-check --quiet
-SOURCES := setup.py pyproject.toml infiniop_cy/operators.py infiniop_cy/capi/render.py \
+SOURCES := setup.py pyproject.toml infiniop_cy/operators.py infiniop_cy/stubs.py infiniop_cy/capi/render.py \
 	$(shell find infiniop_cy -name '*.pyx' -o -name '*.pxi' -o -name '*.h' -o -name '*.cpp' -o -name '*.in' \
 		-o -name '*.map')
 # What `make lint` reads: what git knows, or would.
@@ -65,7 +65,8 @@ clean:  ## remove all that was made, .venv included
 	rm -rf $(VENV) build dist *.egg-info examples/output .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf infiniop_cy/core/*.so infiniop_cy/capi/lib infiniop_cy/capi/infiniop.pxd infiniop_cy/capi/include/infiniop.h
-	find infiniop_cy/capi/include/infiniop/ops -name '*_backward.h' ! -name conv_backward.h -delete
+	rm -f infiniop_cy/elementwise.pyi
+	find infiniop_cy/capi/include/infiniop/ops -name '*.h' ! -name 'conv*.h' -delete
 
 $(VENV)/python.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

@@ -3,9 +3,9 @@
 On Linux also libinfiniop.so and libinfinirt.so, the C API for any client: the same objects linked again, with all
 that belongs to Python left out by the linker, since nothing exported reaches it.
 
-One extension, infiniop_cy.core._core: Cython, plus one object file per instruction set, each compiled
-from its own two-line source with its own flags and chosen at run time. OpenMP is used where the compiler
-has it; INFINIOP_CY_OPENMP=0 leaves it out. INFINIOP_CY_DEBUG=1 checks bounds and asserts, and
+One extension, infiniop_cy.core._core: Cython, plus three object files per instruction set, each compiled with its own
+flags and chosen at run time: one of each direction of the elementwise operators, and one of the rest. OpenMP is used
+where the compiler has it; INFINIOP_CY_OPENMP=0 leaves it out. INFINIOP_CY_DEBUG=1 checks bounds and asserts, and
 INFINIOP_CY_SANITIZE=address,undefined compiles with those sanitizers.
 """
 import importlib.util
@@ -14,6 +14,7 @@ import pathlib
 import platform
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 from Cython.Build import cythonize
@@ -33,6 +34,9 @@ if X86:
     ISA_FLAGS["avx2"] = ["-mavx2", "-mfma", "-mf16c"]
     ISA_FLAGS["avx512"] = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c",
                            "-mprefer-vector-width=512"]
+
+# Of kernels/elementwise.cpp, by the names of kernels/formula.h.
+DIRECTIONS = ("gradient_of", "value_of")
 
 # No contraction: the bits must not depend on what the compiler fuses.
 COMPILE_FLAGS = ["-std=c++17", "-g0", "-ffp-contract=off", "-fno-strict-aliasing", "-fvisibility=hidden",
@@ -63,23 +67,39 @@ def load(path):
 class BuildExtension(build_ext):
     def run(self):
         # The C functions of each operator follow from the table.
-        rows = load(pathlib.Path("infiniop_cy/operators.py")).ROWS
+        operators = load(pathlib.Path("infiniop_cy/operators.py")).OPERATORS
         render = load(pathlib.Path(CAPI, "render.py")).render
-        sources = render(rows, pathlib.Path(CAPI), pathlib.Path("build/capi"))
+        sources = render(operators, pathlib.Path(CAPI), pathlib.Path("build/capi"))
         self.operator_sources = [str(path) for path in sources]
+        stub = load(pathlib.Path("infiniop_cy/stubs.py")).render(operators)
+        self.write_stub(pathlib.Path("infiniop_cy/elementwise.pyi"), stub)
         super().run()
+
+    def write_stub(self, path, text):
+        """In the source, for an editable install, and into the package that is built."""
+        for target in {path, pathlib.Path("." if self.inplace else self.build_lib) / path}:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
 
     def build_extension(self, extension):
         extension.extra_compile_args = COMPILE_FLAGS + self.openmp_flags()
         extension.extra_link_args = LINK_FLAGS + self.openmp_flags()
+        jobs = []
         for isa, flags in ISA_FLAGS.items():
-            extension.extra_objects += self.compile([f"{KERNELS}/kernels_{isa}.cpp"], flags)
+            for direction in DIRECTIONS:
+                macros = [f"-DINFINIOP_ISA={isa}", f"-DINFINIOP_DIRECTION={direction}"]
+                jobs.append((f"{KERNELS}/elementwise.cpp", [*macros, *flags], f"{self.build_temp}/{isa}/{direction}"))
+            jobs.append((f"{KERNELS}/kernels_{isa}.cpp", flags, self.build_temp))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # compilers are processes of their own
+            objects = [pool.submit(self.compile, [source], flags, folder) for source, flags, folder in jobs]
+            extension.extra_objects += [path for one in objects for path in one.result()]
         super().build_extension(extension)
         if sys.platform == "linux":
             self.build_c_api(extension)
 
-    def compile(self, sources, flags=()):
-        return self.compiler.compile(sources, output_dir=self.build_temp, extra_postargs=[*COMPILE_FLAGS, *flags],
+    def compile(self, sources, flags=(), folder=None):
+        return self.compiler.compile(sources, output_dir=folder or self.build_temp,
+                                     extra_postargs=[*COMPILE_FLAGS, *flags],
                                      include_dirs=[f"{CAPI}/include", CAPI], depends=self.extensions[0].depends)
 
     def build_c_api(self, extension):

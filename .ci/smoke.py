@@ -26,27 +26,35 @@ ELEMENTWISE = (
     ("gelu_backward", "GeluBackwardDescriptor", {"approximate": "tanh"}, [-0.082964085, 0.5, 1.0860993]),
     ("sigmoid_backward", "SigmoidBackwardDescriptor", {}, [0.19661193, 0.25, 0.10499359]),
 )
+FORWARD = (
+    ("relu", "ReluDescriptor", {}, [0, 0, 2]),
+    ("leaky_relu", "LeakyReluDescriptor", {"negative_slope": 0.25}, [-0.25, 0, 2]),
+    ("gelu", "GeluDescriptor", {}, [-0.15865525, 0, 1.9544997]),
+    ("gelu", "GeluDescriptor", {"approximate": "tanh"}, [-0.15880801, 0, 1.9545977]),
+    ("sigmoid", "SigmoidDescriptor", {}, [0.26894142, 0.5, 0.88079708]),
+)
 
 
 def check(name, got, expected, tolerance=1e-6):
     assert np.allclose(got, expected, rtol=tolerance, atol=0), f"{name}: got {got}, expected {expected}"
 
 
-def check_elementwise(name, descriptor, parameters, expected):
+def check_elementwise(name, descriptor, parameters, expected, *grad_output):
+    """expected: of X and, where there is one, that grad_output."""
     function = getattr(iop, name)
     for dtype in ("float16", "float32", "float64"):
         tolerance = 1e-3 if dtype == "float16" else 1e-6
-        g, x = np.full(3, 2, dtype), np.array(X, dtype)
-        check(name, function(g, x, **parameters), np.multiply(expected, 2), tolerance)
+        g, x = [np.full(3, value, dtype) for value in grad_output], np.array(X, dtype)
+        check(name, function(*g, x, **parameters), expected, tolerance)
         out = np.empty((2, 3), dtype)[:, ::-1]
-        assert function(g, np.broadcast_to(x, (2, 3)), out=out, **parameters) is out
-        check(name, out, np.multiply([expected] * 2, 2), tolerance)
+        assert function(*g, np.broadcast_to(x, (2, 3)), out=out, **parameters) is out
+        check(name, out, [expected] * 2, tolerance)
         t = iop.TensorDescriptor.from_array(x)
-        with iop.Handle("cpu") as handle, getattr(iop, descriptor)(handle, t, t, t, **parameters) as op:
+        with iop.Handle("cpu") as handle, getattr(iop, descriptor)(handle, t, t, *[t for _ in g], **parameters) as op:
             workspace = iop.empty_workspace(handle, op.workspace_size)
             result = np.empty_like(x)
-            op.calculate(workspace, result, x, g)
-            check(descriptor, result, np.multiply(expected, 2), tolerance)
+            op.calculate(workspace, result, x, *g)
+            check(descriptor, result, expected, tolerance)
 
 
 def check_many_threads():
@@ -136,7 +144,9 @@ def check_device_sources():
 def main():
     assert "site-packages" in iop.__file__, iop.__file__
     assert not iop.__file__.startswith(HERE + os.sep), iop.__file__
-    for row in ELEMENTWISE:
+    for *row, expected in ELEMENTWISE:
+        check_elementwise(*row, np.multiply(expected, 2), 2)
+    for row in FORWARD:
         check_elementwise(*row)
     check_many_threads()
     check_conv()

@@ -53,12 +53,13 @@ class Row:
     seconds: dict = field(default_factory=dict)  # contestant: median of a call
     target: float | None = None
     isa_forced: bool = False
+    operands: int = 3
 
     @property
     def bytes(self):
-        """Two operands read and one written, each once."""
+        """All operands, each read or written once."""
         width = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}[self.dtype]
-        return 3 * prod(self.shape) * width
+        return self.operands * prod(self.shape) * width
 
     @property
     def repro(self):
@@ -120,23 +121,28 @@ def cases(options):
     """The operators with each of their formulas: numbers and flags do not change the speed."""
     from infiniop_cy.testing import CASES
     for case in CASES:
-        choices = {p.name for p in case.row.parameters if p.choices}
+        choices = {p.name for p in case.operator.parameters if p.choices}
         named = str(case) == options.op
         if named or (set(case.parameters) <= choices and (not options.op or options.op in str(case))):
             yield case
+
+
+def inputs_of(case, g, x):
+    """What the case takes of both."""
+    return (g, x)[-case.count:]
 
 
 def check(case, got, g, x):
     """Stop where a result is wrong: a sample by 50 digits, everything by float64."""
     import numpy as np
 
-    from infiniop_cy.testing import gradient_errors, ulp_of
+    from infiniop_cy.testing import result_errors, ulp_of
     from infiniop_cy.testing.reference import NEAR, TOLERANCES
     dtype = got.dtype.name
     g, x = (np.ascontiguousarray(a).ravel() for a in np.broadcast_arrays(g, x))
     got = np.ascontiguousarray(got).ravel()
     sample = np.unique(np.linspace(0, got.size - 1, 100).astype(int))
-    worst, text = gradient_errors(case, dtype, got[sample], g[sample], x[sample])
+    worst, text = result_errors(case, dtype, got[sample], *inputs_of(case, g[sample], x[sample]))
     most, absolute = TOLERANCES[dtype]
     most += 1  # that of the derivative; the product with g rounds once more
     if worst > most:
@@ -145,10 +151,10 @@ def check(case, got, g, x):
     for i in range(0, got.size, step):
         part = slice(i, i + step)
         wide = x[part].astype(float)
-        exact = case(g[part].astype(float), wide)
+        exact = case(*inputs_of(case, g[part].astype(float), wide))
         error = np.abs(got[part].astype(float) - exact)
         near = np.zeros(error.shape, bool)
-        for zero in case.row.zeros:
+        for zero in case.operator.zeros:
             near |= np.abs(wide - zero) < NEAR
         allowed = most * ulp_of(exact, dtype)
         allowed[near] = np.maximum(allowed[near], absolute * np.abs(g[part].astype(float)[near]))
@@ -176,8 +182,8 @@ def buffers(dtype, layout, shape, count, seed=1):
 
 def our_statements(case):
     import infiniop_cy as iop
-    given = "".join(f", {name}={value!r}" for name, value in case.parameters.items())
-    return {"f": getattr(iop, case.row.name)}, f"f(g, x{given}, out=o)", f"f(g, x{given})"
+    given = ", ".join(["g", "x"][-case.count:] + [f"{name}={value!r}" for name, value in case.parameters.items()])
+    return {"f": getattr(iop, case.operator.name)}, f"f({given}, out=o)", f"f({given})"
 
 
 def contestants(case, row, sets, wanted, triad):
@@ -219,10 +225,12 @@ def measure(options, rows_of):
     for (dtype, layout, shape), threads in rows_of if chosen else ():
         sets = list(buffers(dtype, layout, shape, SETS.get(prod(shape), 3)))
         for case in chosen:
+            if case.count == 1 and layout in LAYOUT_ROWS and "x" not in layout.split(",")[0].split():
+                continue  # where g lies
             g, x, out, _ = sets[0]
-            check(case, case(g, x, out=out), g, x)
+            check(case, case(*inputs_of(case, g, x), out=out), g, x)
             for count in threads:
-                row = Row(str(case), dtype, layout, shape, count, isa_forced=bool(options.isa))
+                row = Row(str(case), dtype, layout, shape, count, isa_forced=bool(options.isa), operands=1 + case.count)
                 row.target = target(row.case, dtype, layout, prod(shape), count, options.isa)
                 with iop.threads(count):
                     row.seconds = race(list(drop_refusals(contestants(case, row, sets, wanted, triad()))))

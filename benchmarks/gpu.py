@@ -24,7 +24,7 @@ from conv_shapes import FAMILIES
 from gpu_rows import Record, measure_all
 
 import infiniop_cy as iop
-from infiniop_cy.testing import CASES, DTYPES, dtype_of
+from infiniop_cy.testing import DTYPES, GRADIENTS, dtype_of
 
 ROTATED = 512 << 20   # bytes of buffers in rotation, at least: past any L2
 REPEATS = 21
@@ -61,7 +61,7 @@ def race(contestants, rounds):
 
 
 def descriptor_of(case, handle, tensor):
-    name = "".join(part.capitalize() for part in case.row.name.split("_")) + "Descriptor"
+    name = "".join(part.capitalize() for part in case.operator.name.split("_")) + "Descriptor"
     return getattr(iop, name)(handle, tensor, tensor, tensor, **case.parameters)
 
 
@@ -84,7 +84,7 @@ def elementwise_row(case, dtype, n, handle):
     np.testing.assert_allclose(got.astype(float), case(g, x).astype(float), rtol=1e-2 if itemsize == 2 else 1e-6,
                                atol=1e-6)
     contestants = {"ours": ours, "copy": copy}
-    name, arguments, out_arguments = peers.TORCH[case.row.name]
+    name, arguments, out_arguments = peers.TORCH[case.operator.name]
     given = peers.parameters_of(case)
     operator = getattr(torch.ops.aten, name)
     source = f"lambda g, x, o: operator.grad_input({(out_arguments or arguments).format(**given)}, grad_input=o)"
@@ -165,9 +165,9 @@ def device_works():
 def jobs(handle, elements):
     """(table, what tells a row from others, function that measures it), what matters most first."""
     yield "launch", {"what": "one call through a descriptor"}, lambda: launch_row(handle)
-    for case in CASES:
+    for case in GRADIENTS:
         for dtype in DTYPES:
-            if case.row.name in peers.TORCH:
+            if case.operator.name in peers.TORCH:
                 yield ("elementwise", {"operator": str(case), "dtype": dtype, "elements": elements},
                        partial(elementwise_row, case, dtype, elements, handle))
     rows = [("typical", c, d, "contiguous") for d in CONV_TARGETS for c in FAMILIES["typical"]]

@@ -7,12 +7,39 @@ from math import pi, sqrt
 
 import numpy as np
 
-# Overload of torch.ops.aten, its arguments; torch has no sigmoid gradient from x.
+# Overload of torch.ops.aten, its arguments; torch has no gradient of sigmoid or tanh from x.
 TORCH = {
     "relu_backward": ("threshold_backward", "g, x, 0", ""),
     "leaky_relu_backward": ("leaky_relu_backward", "g, x, {negative_slope}, {self_is_result}", ""),
     "gelu_backward": ("gelu_backward", "g, x, approximate={approximate!r}", ""),
     "sigmoid_backward": ("sigmoid_backward", "g, sigmoid(x)", "g, sigmoid(x, out=o)"),
+    "tanh_backward": ("tanh_backward", "g, tanh(x)", "g, tanh(x, out=o)"),
+    "silu_backward": ("silu_backward", "g, x", ""),
+    "softplus_backward": ("softplus_backward", "g, x, {beta}, {threshold}", ""),
+    "elu_backward": ("elu_backward", "g, {alpha}, 1, 1, False, x", ""),
+    "selu_backward": ("elu_backward", "g, 1.6732632423543772, 1.0507009873554805, 1, False, x", ""),
+    "celu_backward": ("elu_backward", "g, {alpha}, 1, 1 / {alpha}, False, x", ""),
+    "mish_backward": ("mish_backward", "g, x", ""),
+    "hardswish_backward": ("hardswish_backward", "g, x", ""),
+    "hardsigmoid_backward": ("hardsigmoid_backward", "g, x", ""),
+    "hardtanh_backward": ("hardtanh_backward", "g, x, {min_val}, {max_val}", ""),
+    "relu6_backward": ("hardtanh_backward", "g, x, 0, 6", ""),
+    "relu": ("relu", "x", ""),
+    "leaky_relu": ("leaky_relu", "x, {negative_slope}", ""),
+    "gelu": ("gelu", "x, approximate={approximate!r}", ""),
+    "sigmoid": ("sigmoid", "x", ""),
+    "silu": ("silu", "x", ""),
+    "tanh": ("tanh", "x", ""),
+    "softplus": ("softplus", "x, {beta}, {threshold}", ""),
+    "elu": ("elu", "x, {alpha}", ""),
+    "selu": ("elu", "x, 1.6732632423543772, 1.0507009873554805", ""),
+    "celu": ("elu", "x, {alpha}, 1, 1 / {alpha}", ""),
+    "mish": ("mish", "x", ""),
+    "hardswish": ("hardswish", "x", ""),
+    "hardsigmoid": ("hardsigmoid", "x", ""),
+    "hardtanh": ("hardtanh", "x, {min_val}, {max_val}", ""),
+    "relu6": ("hardtanh", "x, 0, 6", ""),
+    "log_sigmoid": ("log_sigmoid", "x", ""),
 }
 
 NUMPY = {
@@ -38,7 +65,7 @@ def installed(name):
 
 
 def parameters_of(case):
-    return {p.name: case.parameters.get(p.name, p.default) for p in case.row.parameters}
+    return {p.name: case.parameters.get(p.name, p.default) for p in case.operator.parameters}
 
 
 def to_torch(array):
@@ -51,23 +78,24 @@ def to_torch(array):
 
 def torch_statements(case, threads):
     """(names, statement with out=, statement that allocates), None where torch has none."""
-    if case.row.name not in TORCH:
+    if case.operator.name not in TORCH:
         return None
     import torch
     torch.set_num_threads(threads)
-    name, arguments, out_arguments = TORCH[case.row.name]
+    name, arguments, out_arguments = TORCH[case.operator.name]
     given = parameters_of(case)
     operator = getattr(torch.ops.aten, name)
-    names = {"f": operator.default, "f_out": operator.grad_input, "sigmoid": torch.sigmoid}
-    return (names, f"f_out({(out_arguments or arguments).format(**given)}, grad_input=o)",
+    out = next(name for name in ("grad_input", "out") if name in operator.overloads())
+    names = {"f": operator.default, "f_out": getattr(operator, out), "sigmoid": torch.sigmoid, "tanh": torch.tanh}
+    return (names, f"f_out({(out_arguments or arguments).format(**given)}, {out}=o)",
             f"f({arguments.format(**given)})")
 
 
 def numpy_statement(case):
     """(names, statement)"""
-    if case.row.name not in NUMPY:
+    if case.operator.name not in NUMPY:
         return None
-    statement = NUMPY[case.row.name](**parameters_of(case))
+    statement = NUMPY[case.operator.name](**parameters_of(case))
     names = {name: getattr(np, name) for name in ("where", "exp", "tanh")}
     if "ndtr" in statement:
         try:
@@ -80,10 +108,10 @@ def numpy_statement(case):
 
 def jax_statement(case):
     """(names, statement); jitted, allocating, on all cores."""
-    if case.row.name not in JAX:
+    if case.operator.name not in JAX:
         return None
     import jax
-    forward = eval(JAX[case.row.name].format(**parameters_of(case)), {"jax": jax})
+    forward = eval(JAX[case.operator.name].format(**parameters_of(case)), {"jax": jax})
     return {"f": jax.jit(lambda g, x: jax.vjp(forward, x)[1](g)[0])}, "f(g, x).block_until_ready()"
 
 

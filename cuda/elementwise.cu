@@ -1,6 +1,7 @@
-// Every elementwise gradient: out[i] = gradient(grad_output[i], input[i]), or out[i] + it. The formulas are those of
-// the CPU (kernels/formulas.h); here is only how elements reach them. Compiled for one formula and one dtype:
-//   -DINFINIOP_FORMULA=gelu_backward -DINFINIOP_T=float
+// Every elementwise operator: out[i] = value(input[i]); out[i] = gradient(grad_output[i], input[i]), or out[i] + it.
+// The formulas are those of the CPU (kernels/formulas.h); here is only how elements reach them. Compiled for one
+// direction of one formula and one dtype:
+//   -DINFINIOP_FORMULA=gelu -DINFINIOP_DIRECTION=gradient_of -DINFINIOP_T=float
 //
 // Each kernel goes through one_element, and nothing is contracted (--fmad=false), so the bits do not depend on which
 // kernel computes an element.
@@ -12,15 +13,18 @@
 namespace INFINIOP_ISA {
 namespace {
 
-typedef INFINIOP_FORMULA Formula;
+typedef INFINIOP_DIRECTION<INFINIOP_FORMULA> Formula;
 typedef INFINIOP_T T;
 typedef compute_type<T> S;
 
-__device__ __forceinline__ S one_element(S g, S x, const FormulaParameters &p) { return Formula::gradient<T>(g, x, p); }
+constexpr bool HAS_GRAD = Formula::inputs == 2;
+constexpr int OPERANDS = 1 + Formula::inputs;  // of CUDA_OPERANDS
+
+__device__ __forceinline__ S one_element(S g, S x, const FormulaParameters &p) { return Formula::apply<T>(g, x, p); }
 
 __device__ __forceinline__ T one_element(T g, T x, const T *old, const FormulaParameters &p) {
-    S gradient = one_element(to_compute(g), to_compute(x), p);
-    return from_compute<T>(old ? to_compute(*old) + gradient : gradient);
+    S result = one_element(to_compute(g), to_compute(x), p);
+    return from_compute<T>(old ? to_compute(*old) + result : result);
 }
 
 constexpr int VECTOR = CUDA_VECTOR_BYTES / sizeof(T);
@@ -43,7 +47,7 @@ template <class Index> __device__ __forceinline__ Offsets offsets_of(Index n, co
     for (int d = a.ndim - 1; d >= 0; d--) {
         Index rest = d ? divide<Index>(n, a.axes[d]) : 0;
         Index index = n - rest * Index(a.axes[d].length);
-        for (int k = 0; k < CUDA_OPERANDS; k++) offsets.of[k] += int64_t(index) * a.axes[d].strides[k];
+        for (int k = 0; k < OPERANDS; k++) offsets.of[k] += int64_t(index) * a.axes[d].strides[k];
         n = rest;
     }
     return offsets;
@@ -89,15 +93,17 @@ __device__ __forceinline__ void store_any(void *data, int64_t offset, int dtype,
 
 __device__ __forceinline__ void strided_element(const CudaStrided &a, const Offsets &o) {
     T *out = element(a.data[CUDA_OUT], o.of[CUDA_OUT]);
-    *out = one_element(*element(a.data[CUDA_GRAD_OUTPUT], o.of[CUDA_GRAD_OUTPUT]),
-                       *element(a.data[CUDA_INPUT], o.of[CUDA_INPUT]), a.accumulate ? out : nullptr, a.parameters);
+    T g = {}, x = *element(a.data[CUDA_INPUT], o.of[CUDA_INPUT]);
+    if constexpr (HAS_GRAD) g = *element(a.data[CUDA_GRAD_OUTPUT], o.of[CUDA_GRAD_OUTPUT]);
+    *out = one_element(g, x, a.accumulate ? out : nullptr, a.parameters);
 }
 
 __device__ __forceinline__ void mixed_element(const CudaStrided &a, const Offsets &o) {
-    S gradient = one_element(load_any(a.data[CUDA_GRAD_OUTPUT], o.of[CUDA_GRAD_OUTPUT], a.dtypes[CUDA_GRAD_OUTPUT]),
-                             load_any(a.data[CUDA_INPUT], o.of[CUDA_INPUT], a.dtypes[CUDA_INPUT]), a.parameters);
-    if (a.accumulate) gradient = load_any(a.data[CUDA_OUT], o.of[CUDA_OUT], a.dtypes[CUDA_OUT]) + gradient;
-    store_any(a.data[CUDA_OUT], o.of[CUDA_OUT], a.dtypes[CUDA_OUT], gradient);
+    S g = 0, x = load_any(a.data[CUDA_INPUT], o.of[CUDA_INPUT], a.dtypes[CUDA_INPUT]);
+    if constexpr (HAS_GRAD) g = load_any(a.data[CUDA_GRAD_OUTPUT], o.of[CUDA_GRAD_OUTPUT], a.dtypes[CUDA_GRAD_OUTPUT]);
+    S result = one_element(g, x, a.parameters);
+    if (a.accumulate) result = load_any(a.data[CUDA_OUT], o.of[CUDA_OUT], a.dtypes[CUDA_OUT]) + result;
+    store_any(a.data[CUDA_OUT], o.of[CUDA_OUT], a.dtypes[CUDA_OUT], result);
 }
 
 // Neighbouring threads take neighbouring elements of out's innermost axis.
@@ -118,10 +124,11 @@ using namespace INFINIOP_ISA;
 // A thread per vector; the thread after the last whole one takes what is left.
 extern "C" __global__ void __launch_bounds__(CUDA_BLOCK) contiguous(const CudaContiguous a) {
     int64_t first = (int64_t(blockIdx.x) * CUDA_BLOCK + threadIdx.x) * VECTOR;
-    const T *g = (const T *)a.data[CUDA_GRAD_OUTPUT] + first, *x = (const T *)a.data[CUDA_INPUT] + first;
+    const T *x = (const T *)a.data[CUDA_INPUT] + first;
+    const T *g = HAS_GRAD ? (const T *)a.data[CUDA_GRAD_OUTPUT] + first : x;
     T *out = (T *)a.data[CUDA_OUT] + first;
     if (first + VECTOR <= a.size) {
-        Vector grads = *(const Vector *)g, inputs = *(const Vector *)x, old, result;
+        Vector grads = *(const Vector *)g, inputs = *(const Vector *)x, old, result;  // without g one load
         if (a.accumulate) old = *(const Vector *)out;
 #pragma unroll
         for (int i = 0; i < VECTOR; i++)
@@ -148,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(CUDA_BLOCK) mixed(const CudaStrided
 // A block per tile of out's innermost axis (columns) and tile_axis (rows). An operand that is `across`, contiguous
 // along the rows, goes through shared memory, so that both its loads and the stores of out touch whole lines.
 extern "C" __global__ void __launch_bounds__(CUDA_BLOCK) tiled(const CudaStrided a) {
-    __shared__ T tile[CUDA_OPERANDS][CUDA_TILE][CUDA_TILE + 1];  // by column; one more against bank conflicts
+    __shared__ T tile[OPERANDS][CUDA_TILE][CUDA_TILE + 1];  // by column; one more against bank conflicts
     constexpr int STEP = CUDA_BLOCK / CUDA_TILE;
     const int last = a.ndim - 1, lane = threadIdx.x % CUDA_TILE, group = threadIdx.x / CUDA_TILE;
     int64_t block = blockIdx.x, rows = 0, columns = 0;
@@ -159,9 +166,9 @@ extern "C" __global__ void __launch_bounds__(CUDA_BLOCK) tiled(const CudaStrided
         block /= count;
         if (d == last) columns = a.axes[d].length - index;
         if (d == a.tile_axis) rows = a.axes[d].length - index;
-        for (int k = 0; k < CUDA_OPERANDS; k++) corner.of[k] += index * a.axes[d].strides[k];
+        for (int k = 0; k < OPERANDS; k++) corner.of[k] += index * a.axes[d].strides[k];
     }
-    for (int k = CUDA_INPUT; k < CUDA_OPERANDS; k++) {
+    for (int k = CUDA_INPUT; k < OPERANDS; k++) {
         if (!a.across[k]) continue;
         for (int column = group; column < CUDA_TILE; column += STEP)
             if (column < columns && lane < rows)
@@ -171,9 +178,9 @@ extern "C" __global__ void __launch_bounds__(CUDA_BLOCK) tiled(const CudaStrided
     __syncthreads();
     for (int row = group; row < CUDA_TILE; row += STEP) {
         if (row >= rows || lane >= columns) continue;
-        T value[CUDA_OPERANDS];
+        T value[CUDA_OPERANDS] = {};
         T *out = nullptr;
-        for (int k = 0; k < CUDA_OPERANDS; k++) {
+        for (int k = 0; k < OPERANDS; k++) {
             T *p = element(a.data[k],
                            corner.of[k] + row * a.axes[a.tile_axis].strides[k] + lane * a.axes[last].strides[k]);
             if (k == CUDA_OUT) out = p;

@@ -1,20 +1,20 @@
-"""Backward (gradient) operators on NumPy arrays.
+"""Operators of neural networks and their gradients on NumPy arrays.
 
     >>> import numpy as np
     >>> import infiniop_cy as iop
     >>> iop.relu_backward(np.float32([1, 2, 3]), np.float32([-1, 0, 1]))
     array([0., 0., 3.], dtype=float32)
 
-Functions: one per row of operators.py, conv and conv_backward. Descriptors: Handle, TensorDescriptor and a
-...Descriptor class per operator. See README.md.
+Functions: two per row of operators.py, relu and relu_backward, and conv and conv_backward. Descriptors: Handle,
+TensorDescriptor and a ...Descriptor class per operator. See README.md.
 """
 from infiniop_cy.capi import get_include
 from infiniop_cy.config import show_config
 from infiniop_cy.core._core import TensorDescriptor, threads
-from infiniop_cy.descriptors import DESCRIPTORS as _DESCRIPTORS
 from infiniop_cy.descriptors import ConvBackwardDescriptor, ConvDescriptor
 from infiniop_cy.devices import Handle, available_devices, empty_workspace
-from infiniop_cy.functions import ELEMENTWISE as _ELEMENTWISE
+from infiniop_cy.elementwise import *  # noqa: F403
+from infiniop_cy.elementwise import __all__ as _elementwise
 from infiniop_cy.functions import ConvGradients, conv, conv_backward
 from infiniop_cy.status import (
     BadParam,
@@ -33,13 +33,9 @@ from infiniop_cy.status import (
     Status,
 )
 
-globals().update(_ELEMENTWISE)
-globals().update(_DESCRIPTORS)
-
 __all__ = [
-    *_ELEMENTWISE, "conv", "conv_backward", "ConvGradients", "threads",
-    "Handle", "available_devices", "TensorDescriptor", *_DESCRIPTORS, "ConvDescriptor", "ConvBackwardDescriptor",
-    "empty_workspace",
+    *_elementwise, "conv", "conv_backward", "ConvGradients", "threads",
+    "Handle", "available_devices", "TensorDescriptor", "ConvDescriptor", "ConvBackwardDescriptor", "empty_workspace",
     "Status", "InfiniopError", "InternalError", "NotImplementedOperator", "BadParam", "NullPointer",
     "DeviceTypeNotSupported", "DeviceNotFound", "DeviceNotInitialized", "DeviceArchitectureNotSupported",
     "BadTensorDtype", "BadTensorShape", "BadTensorStrides", "InsufficientWorkspace",

@@ -1,25 +1,22 @@
-# Types of the public names. An operator added to operators.py adds two lines: its function and its descriptor.
+# Types of the public names. elementwise.pyi, written from operators.py when the package is built, has those of the
+# elementwise operators.
 from collections.abc import Sequence
 from types import TracebackType
 from typing import (
     Any,
     Literal,
     NamedTuple,
-    Protocol,
     Self,
-    SupportsFloat,
     SupportsIndex,
     TypeAlias,
-    TypeVar,
-    overload,
-    type_check_only,
 )
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from infiniop_cy.core._core import TensorDescriptor as TensorDescriptor
 from infiniop_cy.core._core import threads as threads
+from infiniop_cy.elementwise import *  # noqa: F403
+from infiniop_cy.elementwise import _CudaArray, _Data, _OperatorDescriptor
 from infiniop_cy.status import BadParam as BadParam
 from infiniop_cy.status import BadTensorDtype as BadTensorDtype
 from infiniop_cy.status import BadTensorShape as BadTensorShape
@@ -37,112 +34,12 @@ from infiniop_cy.status import Status as Status
 
 __version__: str
 
-_T = TypeVar("_T", bound=np.generic)
-_Out = TypeVar("_Out", bound=NDArray[Any])
 _PerAxis: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 _Padding: TypeAlias = (
     SupportsIndex | Sequence[SupportsIndex | tuple[SupportsIndex, SupportsIndex]] | Literal["same", "valid"]
 )
-_Approximate: TypeAlias = Literal["none", "tanh"]
-
-@type_check_only
-class _CudaArray(Protocol):
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]: ...
-
-_Data: TypeAlias = NDArray[Any] | _CudaArray | SupportsIndex  # an array, or an address
 
 # ---- functions
-
-# One overload each for: out given, which is returned; arrays of one dtype, which the result has; whatever
-# NumPy makes an array of; arrays on a GPU. Without out there is nothing to accumulate into.
-
-@type_check_only
-class _Elementwise(Protocol):
-    __name__: str
-    @overload
-    def __call__(
-        self, grad_output: ArrayLike, input: ArrayLike, *,
-        out: _Out, accumulate: bool = False, device: str | None = None, num_threads: SupportsIndex | None = None,
-    ) -> _Out: ...
-    @overload
-    def __call__(
-        self, grad_output: NDArray[_T], input: NDArray[_T], *,
-        out: None = None, accumulate: Literal[False] = False, device: str | None = None,
-        num_threads: SupportsIndex | None = None,
-    ) -> NDArray[_T]: ...
-    @overload
-    def __call__(
-        self, grad_output: ArrayLike, input: ArrayLike, *,
-        out: None = None, accumulate: Literal[False] = False, device: str | None = None,
-        num_threads: SupportsIndex | None = None,
-    ) -> NDArray[Any]: ...
-    @overload
-    def __call__(
-        self, grad_output: _CudaArray, input: _CudaArray, *,
-        out: _CudaArray | None = None, accumulate: bool = False, device: str | None = None,
-        num_threads: SupportsIndex | None = None,
-    ) -> Any: ...
-
-@type_check_only
-class _Gelu(Protocol):
-    __name__: str
-    @overload
-    def __call__(
-        self, grad_output: ArrayLike, input: ArrayLike, *, approximate: _Approximate = "none",
-        out: _Out, accumulate: bool = False, device: str | None = None, num_threads: SupportsIndex | None = None,
-    ) -> _Out: ...
-    @overload
-    def __call__(
-        self, grad_output: NDArray[_T], input: NDArray[_T], *, approximate: _Approximate = "none",
-        out: None = None, accumulate: Literal[False] = False, device: str | None = None,
-        num_threads: SupportsIndex | None = None,
-    ) -> NDArray[_T]: ...
-    @overload
-    def __call__(
-        self, grad_output: ArrayLike, input: ArrayLike, *, approximate: _Approximate = "none",
-        out: None = None, accumulate: Literal[False] = False, device: str | None = None,
-        num_threads: SupportsIndex | None = None,
-    ) -> NDArray[Any]: ...
-    @overload
-    def __call__(
-        self, grad_output: _CudaArray, input: _CudaArray, *, approximate: _Approximate = "none",
-        out: _CudaArray | None = None, accumulate: bool = False, device: str | None = None,
-        num_threads: SupportsIndex | None = None,
-    ) -> Any: ...
-
-@type_check_only
-class _LeakyRelu(Protocol):
-    __name__: str
-    @overload
-    def __call__(
-        self, grad_output: ArrayLike, input: ArrayLike, negative_slope: SupportsFloat = 0.01, *,
-        self_is_result: bool = False,
-        out: _Out, accumulate: bool = False, device: str | None = None, num_threads: SupportsIndex | None = None,
-    ) -> _Out: ...
-    @overload
-    def __call__(
-        self, grad_output: NDArray[_T], input: NDArray[_T], negative_slope: SupportsFloat = 0.01, *,
-        self_is_result: bool = False, out: None = None, accumulate: Literal[False] = False, device: str | None = None,
-        num_threads: SupportsIndex | None = None,
-    ) -> NDArray[_T]: ...
-    @overload
-    def __call__(
-        self, grad_output: ArrayLike, input: ArrayLike, negative_slope: SupportsFloat = 0.01, *,
-        self_is_result: bool = False, out: None = None, accumulate: Literal[False] = False, device: str | None = None,
-        num_threads: SupportsIndex | None = None,
-    ) -> NDArray[Any]: ...
-    @overload
-    def __call__(
-        self, grad_output: _CudaArray, input: _CudaArray, negative_slope: SupportsFloat = 0.01, *,
-        self_is_result: bool = False, out: _CudaArray | None = None, accumulate: bool = False,
-        device: str | None = None, num_threads: SupportsIndex | None = None,
-    ) -> Any: ...
-
-relu_backward: _Elementwise
-gelu_backward: _Gelu
-leaky_relu_backward: _LeakyRelu
-sigmoid_backward: _Elementwise
 
 # None where output_mask left a gradient out; `| Any` spares everybody else an assertion.
 class ConvGradients(NamedTuple):
@@ -180,47 +77,6 @@ class Handle:
 
 def available_devices() -> list[str]: ...
 def empty_workspace(handle: Handle, size: SupportsIndex) -> Any: ...
-
-@type_check_only
-class _OperatorDescriptor:
-    operator: str
-    device: str
-    device_id: int
-    @property
-    def plan(self) -> Any: ...
-    @property
-    def workspace_size(self) -> int: ...
-    def destroy(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
-    ) -> None: ...
-
-@type_check_only
-class _ElementwiseDescriptor(_OperatorDescriptor):
-    row: Any
-    parameters: dict[str, Any]
-    def __init__(
-        self, handle: Handle, grad_input: TensorDescriptor, input: TensorDescriptor, grad_output: TensorDescriptor,
-    ) -> None: ...
-    def calculate(
-        self, workspace: _Data | None, grad_input: _Data, input: _Data, grad_output: _Data, stream: Any = None
-    ) -> None: ...
-
-class ReluBackwardDescriptor(_ElementwiseDescriptor): ...
-class SigmoidBackwardDescriptor(_ElementwiseDescriptor): ...
-
-class GeluBackwardDescriptor(_ElementwiseDescriptor):
-    def __init__(
-        self, handle: Handle, grad_input: TensorDescriptor, input: TensorDescriptor, grad_output: TensorDescriptor, *,
-        approximate: _Approximate = "none",
-    ) -> None: ...
-
-class LeakyReluBackwardDescriptor(_ElementwiseDescriptor):
-    def __init__(
-        self, handle: Handle, grad_input: TensorDescriptor, input: TensorDescriptor, grad_output: TensorDescriptor, *,
-        negative_slope: SupportsFloat = 0.01, self_is_result: bool = False,
-    ) -> None: ...
 
 class ConvBackwardDescriptor(_OperatorDescriptor):
     def __init__(

@@ -2,7 +2,7 @@
 from infiniop_cy.devices import Handle
 from infiniop_cy.explain import conv_explanation
 from infiniop_cy.functions import complete_parameters, computes_conv, formula_of, per_axis
-from infiniop_cy.operators import ROWS
+from infiniop_cy.operators import OPERATORS
 from infiniop_cy.status import NullPointer
 from infiniop_cy.verbose import log
 
@@ -44,19 +44,43 @@ class OperatorDescriptor:
 
 
 class ElementwiseDescriptor(OperatorDescriptor):
+    """A descriptor of an elementwise operator."""
+
+    definition = None  # an Operator of operators.py
+
+    def _create(self, handle, tensors, parameters):
+        backend = self._open(handle)
+        self.parameters = complete_parameters(self.definition, parameters)
+        formula, values, refusal = formula_of(self.definition, self.parameters)
+        self._plan = backend.ElementwisePlan(self.operator, formula, values, self.definition.promotes, tensors, refusal)
+
+
+class ForwardDescriptor(ElementwiseDescriptor):
+    """create(handle, output, input): two TensorDescriptors of one shape; stride 0 broadcasts the input.
+
+    Raises BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer.
+    """
+
+    def __init__(self, handle, output, input, **parameters):
+        self._create(handle, (output, input), parameters)
+
+    def calculate(self, workspace, output, input, stream=None):
+        """Compute on arrays or addresses laid out as described. workspace may be None where its size is 0.
+
+        output may be exactly input; any other overlap raises BadParam. stream: as for the gradients' descriptors.
+        """
+        log(self.operator, output=output, input=input)
+        self.plan.calculate(workspace, output, input, stream=stream)
+
+
+class BackwardDescriptor(ElementwiseDescriptor):
     """create(handle, grad_input, input, grad_output): three TensorDescriptors of one shape; stride 0 broadcasts.
 
     Raises BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer.
     """
 
-    row = None
-
     def __init__(self, handle, grad_input, input, grad_output, **parameters):
-        backend = self._open(handle)
-        self.parameters = complete_parameters(self.row, parameters)
-        formula, values, refusal = formula_of(self.row, self.parameters)
-        self._plan = backend.ElementwisePlan(self.operator, formula, values, self.row.promotes, grad_input, input,
-                                             grad_output, refusal)
+        self._create(handle, (grad_input, input, grad_output), parameters)
 
     def calculate(self, workspace, grad_input, input, grad_output, stream=None):
         """Compute on arrays or addresses laid out as described. workspace may be None where its size is 0.
@@ -141,13 +165,14 @@ class ConvDescriptor(OperatorDescriptor):
         self.plan.calculate(workspace, output, input, weight, bias, stream=stream)
 
 
-def _class_of(row):
-    name = "".join(part.capitalize() for part in row.name.split("_")) + "Descriptor"
-    parameters = "".join(f", {p.name}={p.default!r}" for p in row.parameters)
-    return name, type(name, (ElementwiseDescriptor,), {
-        "row": row, "operator": row.name, "__module__": "infiniop_cy",
-        "__doc__": f"{name}(handle, grad_input, input, grad_output{parameters})\n\n    Descriptor of {row.name}: "
-                   f"{row.gradient}.\n    {ElementwiseDescriptor.__doc__}"})
+def _class_of(operator):
+    name = operator.class_name + "Descriptor"
+    parameters = "".join(f", {p.name}={p.default!r}" for p in operator.parameters)
+    base = BackwardDescriptor if operator.backward else ForwardDescriptor
+    return name, type(name, (base,), {
+        "definition": operator, "operator": operator.name, "__module__": "infiniop_cy",
+        "__doc__": f"{name}(handle, {', '.join(operator.tensors)}{parameters})\n\n    Descriptor of {operator.name}: "
+                   f"{operator.expression}.\n    {base.__doc__}"})
 
 
-DESCRIPTORS = dict(map(_class_of, ROWS))
+DESCRIPTORS = dict(map(_class_of, OPERATORS))

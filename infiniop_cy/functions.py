@@ -5,21 +5,31 @@ from typing import NamedTuple
 
 from infiniop_cy import devices
 from infiniop_cy.core import _core
-from infiniop_cy.operators import ROWS, values_of
+from infiniop_cy.operators import OPERATORS, values_of
 from infiniop_cy.status import BadParam, BadTensorShape, NotImplementedOperator, NullPointer
 from infiniop_cy.verbose import ENABLED, brief, log
 
 _FORMULAS = {name: number for number, name in enumerate(_core.formula_names())}
-_DOC = """{name}(grad_output, input{positional}, *{keywords}, out=None, accumulate=False, device=None, num_threads=None)
+_BACKWARD_DOC = """\
+{name}(grad_output, input{positional}, *{keywords}, out=None, accumulate=False, device=None, num_threads=None)
 
-    grad_input = {gradient}, with g = grad_output and x = input, elementwise.
+    grad_input = {expression}, with g = grad_output and x = input, elementwise.
 
     grad_output, input: arrays of float16, bfloat16 (ml_dtypes), float32 or float64{one_dtype}, whose shapes
         broadcast; any strides.
 {parameters}    out: array of exactly the broadcast shape to write the result to; may be grad_output or input itself.
         Returned as it is.
     accumulate: add to what `out` holds, with one rounding, instead of overwriting it.
-    device: None (where the data is), "cpu", "cuda", "cuda:1", ..., "auto".
+    {rest}"""
+_FORWARD_DOC = """\
+{name}(input{positional}, *{keywords}, out=None, device=None, num_threads=None)
+
+    output = {expression}, with x = input, elementwise.
+
+    input: array of float16, bfloat16 (ml_dtypes), float32 or float64; any shape and strides.
+{parameters}    out: array of exactly the input's shape to write the result to; may be input itself. Returned as it is.
+    {rest}"""
+_REST = """device: None (where the data is), "cpu", "cuda", "cuda:1", ..., "auto".
     num_threads: at most this many threads for this call; see iop.threads.
 
     Computed in float32 (float64 for float64) and rounded once, to nearest even; the same bits for any
@@ -38,72 +48,75 @@ def _number(operator, name, value):
         raise BadParam(f"{operator}: {name} is {value!r}, expected a number") from None
 
 
-def complete_parameters(row, given):
-    """All parameters of a row, defaults filled in and values checked."""
-    parameters = {parameter.name: parameter.default for parameter in row.parameters}
+def complete_parameters(operator, given):
+    """All parameters of an operator, defaults filled in and values checked."""
+    parameters = {parameter.name: parameter.default for parameter in operator.parameters}
     for name, value in given.items():
         if name not in parameters:
-            raise TypeError(f"{row.name}() got an unexpected keyword argument {name!r}")
+            raise TypeError(f"{operator.name}() got an unexpected keyword argument {name!r}")
         parameters[name] = value
-    for parameter in row.parameters:
+    for parameter in operator.parameters:
         value = parameters[parameter.name]
         if parameter.choices:
             if not isinstance(value, str) or value not in parameter.choices:
                 expected = " or ".join(map(repr, parameter.choices))
-                raise BadParam(f"{row.name}: {parameter.name} is {value!r}, expected {expected}")
+                raise BadParam(f"{operator.name}: {parameter.name} is {value!r}, expected {expected}")
         elif isinstance(parameter.default, bool):
             parameters[parameter.name] = bool(value)
         else:
-            parameters[parameter.name] = _number(row.name, parameter.name, value)
+            parameters[parameter.name] = _number(operator.name, parameter.name, value)
     return parameters
 
 
-def formula_of(row, parameters):
+def formula_of(operator, parameters):
     """(formula number, numbers for it, how to say that it refuses them) of complete parameters."""
-    formula, values = values_of(row, parameters)
-    return _FORMULAS[formula], values, partial(row.constraint.format, **parameters)
+    formula, values = values_of(operator, parameters)
+    return _FORMULAS[formula], values, partial(operator.constraint.format, **parameters)
 
 
 class ElementwiseOperator(_core.ElementwiseCall):
-    """An elementwise backward operator; a callable with a name, a signature and a docstring, like a NumPy ufunc."""
+    """An elementwise operator; a callable with a name, a signature and a docstring, like a NumPy ufunc."""
 
-    def __init__(self, row):
-        defaults = {parameter.name: parameter.default for parameter in row.parameters}
-        formula, values, _ = formula_of(row, defaults)
-        slots = [p.name for p in row.parameters if not p.choices]
-        parameters = sorted(row.parameters, key=lambda p: not p.positional)
+    def __init__(self, operator):
+        defaults = {parameter.name: parameter.default for parameter in operator.parameters}
+        formula, values, _ = formula_of(operator, defaults)
+        slots = [p.name for p in operator.parameters if not p.choices]
+        parameters = sorted(operator.parameters, key=lambda p: not p.positional)
         super().__init__(
-            formula, values, row.promotes, not ENABLED,
-            tuple((p.name, {value: _FORMULAS[name] for value, name in p.choices.items()}, -1, False) if p.choices
-                  else (p.name, None, slots.index(p.name), isinstance(p.default, bool)) for p in parameters),
+            formula, values, operator.promotes, not ENABLED,
+            tuple((p.name, {value: _FORMULAS[p.formula(value, operator.backward)] for value in p.choices}, -1, False)
+                  if p.choices else (p.name, None, slots.index(p.name), isinstance(p.default, bool))
+                  for p in parameters),
             sum(p.positional for p in parameters))
-        self.row = row
-        self.__name__ = self.__qualname__ = row.name
+        self.definition = operator
+        self.__name__ = self.__qualname__ = operator.name
         self.__module__ = "infiniop_cy"
-        self._positional = tuple(p.name for p in row.parameters if p.positional)
-        self.__doc__ = _DOC.format(
-            name=row.name, gradient=row.gradient, source=row.source, notes=row.notes,
-            one_dtype="" if row.promotes else ", both the same",
-            positional="".join(f", {p.name}={p.default!r}" for p in row.parameters if p.positional),
-            keywords="".join(f", {p.name}={p.default!r}" for p in row.parameters if not p.positional),
-            parameters="".join(f"    {p.name}: {p.doc}\n" for p in row.parameters))
+        self._positional = (*operator.inputs, *(p.name for p in operator.parameters if p.positional))
+        self.__doc__ = (_BACKWARD_DOC if operator.backward else _FORWARD_DOC).format(
+            name=operator.name, expression=operator.expression,
+            rest=_REST.format(source=operator.source, notes=operator.notes),
+            one_dtype="" if operator.promotes else ", both the same",
+            positional="".join(f", {p.name}={p.default!r}" for p in operator.parameters if p.positional),
+            keywords="".join(f", {p.name}={p.default!r}" for p in operator.parameters if not p.positional),
+            parameters="".join(f"    {p.name}: {p.doc}\n" for p in operator.parameters))
 
-    def general(self, grad_output=None, input=None, *args, out=None, accumulate=False, device=None, num_threads=None,
-                **given):
-        """Any call that is not two plain arrays."""
-        row = self.row
+    def general(self, *args, out=None, device=None, num_threads=None, **given):
+        """Any call that is not on plain arrays."""
+        operator = self.definition
         if len(args) > len(self._positional):
-            raise TypeError(f"{row.name}() takes {2 + len(self._positional)} positional arguments "
-                            f"but {2 + len(args)} were given")
+            raise TypeError(f"{operator.name}() takes {len(self._positional)} positional arguments "
+                            f"but {len(args)} were given")
         for name, value in zip(self._positional, args):
             if name in given:
-                raise TypeError(f"{row.name}() got multiple values for argument {name!r}")
+                raise TypeError(f"{operator.name}() got multiple values for argument {name!r}")
             given[name] = value
-        formula, values, refusal = formula_of(row, complete_parameters(row, given))
-        backend = devices.backend_for(row.name, device, grad_output=grad_output, input=input, out=out)
-        log(row.name, grad_output=grad_output, input=input, out=out, **given)
-        return backend.elementwise(row.name, formula, values, row.promotes, grad_output, input, out, bool(accumulate),
-                                   num_threads, refusal)
+        inputs = {name: given.pop(name, None) for name in operator.inputs}
+        accumulate = operator.backward and bool(given.pop("accumulate", False))
+        formula, values, refusal = formula_of(operator, complete_parameters(operator, given))
+        backend = devices.backend_for(operator.name, device, **inputs, out=out)
+        log(operator.name, **inputs, out=out, **given)
+        return backend.elementwise(operator.name, formula, values, operator.promotes, tuple(inputs.values())[::-1], out,
+                                   accumulate, num_threads, refusal)
 
     @property
     def __signature__(self):
@@ -112,22 +125,25 @@ class ElementwiseOperator(_core.ElementwiseCall):
         def keyword(name, default):
             return Parameter(name, Parameter.KEYWORD_ONLY, default=default)
 
-        rows = self.row.parameters
+        parameters = self.definition.parameters
+        options = {"out": None, "accumulate": False, "device": None, "num_threads": None}
+        if not self.definition.backward:
+            del options["accumulate"]
         return Signature(
-            [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("grad_output", "input")]
-            + [Parameter(p.name, Parameter.POSITIONAL_OR_KEYWORD, default=p.default) for p in rows if p.positional]
-            + [keyword(p.name, p.default) for p in rows if not p.positional]
-            + [keyword("out", None), keyword("accumulate", False), keyword("device", None),
-               keyword("num_threads", None)])
+            [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in self.definition.inputs]
+            + [Parameter(p.name, Parameter.POSITIONAL_OR_KEYWORD, default=p.default)
+               for p in parameters if p.positional]
+            + [keyword(p.name, p.default) for p in parameters if not p.positional]
+            + [keyword(name, default) for name, default in options.items()])
 
     def __repr__(self):
-        return f"<infiniop_cy operator {self.row.name}: {self.row.gradient}>"
+        return f"<infiniop_cy operator {self.definition.name}: {self.definition.expression}>"
 
     def __reduce__(self):
-        return self.row.name  # pickled by reference, like a function
+        return self.definition.name  # pickled by reference, like a function
 
 
-ELEMENTWISE = {row.name: ElementwiseOperator(row) for row in ROWS}
+ELEMENTWISE = {operator.name: ElementwiseOperator(operator) for operator in OPERATORS}
 
 
 class ConvGradients(NamedTuple):

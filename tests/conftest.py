@@ -58,9 +58,9 @@ def pytest_configure(config):
     if cuda_problem():
         raise pytest.UsageError(f"--device {device}: {cuda_problem()}")
     device_mirror.DEVICE = "cuda"
-    for name in iop.__all__:
-        if name.endswith("_backward"):
-            setattr(iop, name, device_mirror.MirroredFunction(getattr(iop, name)))
+    from infiniop_cy.operators import BY_NAME
+    for name in (*BY_NAME, "conv_backward"):
+        setattr(iop, name, device_mirror.MirroredFunction(getattr(iop, name)))
 
 
 def pytest_sessionstart():

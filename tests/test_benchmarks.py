@@ -23,7 +23,7 @@ def test_rows_table_and_json(tmp_path):
                "--json", str(tmp_path / "rows.json"))
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
-    assert {row["case"].split("(")[0] for row in rows} == {case.row.name for case in CASES}
+    assert {row["case"].split("(")[0] for row in rows} == {case.operator.name for case in CASES}
     for row in rows:
         assert row["seconds"]["ours"] > 0
         assert "torch" not in row["seconds"]
@@ -41,7 +41,7 @@ def test_a_wrong_result_is_not_timed(monkeypatch):
     """The check sees a single element that is off by more than the promise."""
     monkeypatch.syspath_prepend(str(FOLDER))
     import bench
-    case = next(case for case in CASES if case.row.name == "sigmoid_backward")
+    case = next(case for case in CASES if case.operator.name == "sigmoid_backward")
     g, x = np.random.default_rng(3).normal(size=(2, 1000)).astype("f4")
     got = case(g, x)
     bench.check(case, got, g, x)

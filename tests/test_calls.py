@@ -1,33 +1,40 @@
 """The quick way of a call and the general one are one: the same results, the same errors."""
 import numpy as np
 import pytest
+from rotation import each_case
 
 import infiniop_cy as iop
-from infiniop_cy.testing import CASES, random_values, same_bits
-
-each_case = pytest.mark.parametrize("case", CASES, ids=str)
+from infiniop_cy.testing import GRADIENTS, random_values, same_bits
 
 
 def operator_of(case):
-    return getattr(iop, case.row.name)
+    return getattr(iop, case.operator.name)
 
 
-@each_case
-@pytest.mark.parametrize("n", [0, 1, 1000, 5000, 70000])  # few: under the GIL; many: in several threads
-@pytest.mark.parametrize("options", [
-    {}, {"num_threads": 1}, {"num_threads": 2}, {"device": None}, {"device": "cpu"}, {"accumulate": False},
-    {"out": None}], ids=str)
+@each_case(n=[0, 1, 1000, 5000, 70000],  # few: under the GIL; many: in several threads
+           options=[{}, {"num_threads": 1}, {"num_threads": 2}, {"device": None}, {"device": "cpu"}, {"out": None}])
 def test_quick_is_general(case, n, options, rng):
-    g, x = random_values(rng, (n,), "float32"), random_values(rng, (n,), "float32")
+    inputs = case.random(rng, (n,), "float32")
     operator = operator_of(case)
-    expected = operator.general(g, x, **case.parameters, **options)
-    assert same_bits(operator(g, x, **case.parameters, **options), expected)
-    assert same_bits(operator(grad_output=g, input=x, **case.parameters, **options), expected)
-    assert same_bits(operator.__call__(g, x, **case.parameters, **options), expected)
+    expected = operator.general(*inputs, **case.parameters, **options)
+    assert same_bits(operator(*inputs, **case.parameters, **options), expected)
+    by_name = dict(zip(case.operator.inputs, inputs))
+    assert same_bits(operator(**by_name, **case.parameters, **options), expected)
+    assert same_bits(operator.__call__(*inputs, **case.parameters, **options), expected)
 
 
-@each_case
-@pytest.mark.parametrize("accumulate", [False, True])
+@each_case()
+def test_quick_out_of_a_forward_function(case, rng):
+    inputs = case.random(rng, (3, 700), "float64")
+    outs = np.zeros((2, 3, 700))
+    operator = operator_of(case)
+    for call, out in zip((operator, operator.general), outs):
+        assert call(*inputs, **case.parameters, out=out) is out
+    assert same_bits(*outs)
+    assert same_bits(operator(*inputs, **case.parameters, out=inputs[-1]), outs[0])
+
+
+@each_case(cases=GRADIENTS, accumulate=[False, True])
 def test_quick_out(case, accumulate, rng):
     g, x, old = (random_values(rng, (3, 700), "float64") for _ in range(3))
     outs = old.copy(), old.copy()
@@ -59,7 +66,7 @@ def test_a_subclass_may_define_call():
             return 2 * super().__call__(g, x)
 
     g = np.ones(3, np.float32)
-    assert Doubled(iop.relu_backward.row)(g, g).tolist() == [2, 2, 2]
+    assert Doubled(iop.relu_backward.definition)(g, g).tolist() == [2, 2, 2]
 
 
 @pytest.mark.parametrize(("arguments", "keywords", "exception"), [

@@ -10,15 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from rotation import each_case
 from test_descriptors import CREATE_ERRORS
 
 import infiniop_cy as iop
 from infiniop_cy.capi import get_include, infini_root
 from infiniop_cy.capi.client import address, c_parameters, spellings
 from infiniop_cy.dtypes import CAST_ONLY, code_of
-from infiniop_cy.operators import ROWS
+from infiniop_cy.operators import OPERATORS
 from infiniop_cy.status import Status
-from infiniop_cy.testing import CASES, DTYPES, arrange, random_values, same_bits
+from infiniop_cy.testing import DTYPES, GRADIENTS, Case, arrange, random_values, same_bits
 from infiniop_cy.testing.conv import CONV_CASES, make_case
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the C libraries are built on Linux")
@@ -61,54 +62,55 @@ def describe(library, array):
     return made
 
 
-def name_of(row):
-    return spellings(row.name)[0]
+def name_of(operator):
+    return spellings(operator.name)[0]
 
 
 def create(library, handle, case, tensors):
     """(status, operator descriptor) by the C parameters of the case."""
-    made, (suffix, given) = P(), c_parameters(case.row, case.parameters)
-    create_ = getattr(library, f"infiniopCreate{name_of(case.row)}Descriptor{suffix}")
+    made, (suffix, given) = P(), c_parameters(case.operator, case.parameters)
+    create_ = getattr(library, f"infiniopCreate{name_of(case.operator)}Descriptor{suffix}")
     status = create_(handle, ctypes.byref(made), *tensors, *given)
     return status, made
 
 
-def calculate(library, case, op, out, x, g):
-    return getattr(library, f"infiniop{name_of(case.row)}")(op, None, ctypes.c_size_t(0), out, x, g, None)
+def calculate(library, case, op, *operands):
+    return getattr(library, f"infiniop{case.operator.class_name}")(op, None, ctypes.c_size_t(0), *operands, None)
 
 
-each_case = pytest.mark.parametrize("case", CASES, ids=str)
+def as_c_floats(case):
+    """The parameters as C calls pass them."""
+    complete = {p.name: p.default for p in case.operator.parameters} | case.parameters
+    return {name: float(np.float32(value)) for name, value in complete.items() if isinstance(value, float)}
 
 
-@each_case
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("layout", ["contiguous", "padded rows", "reversed", "every other"])
-@pytest.mark.parametrize("shape", [(), (3, 0), (13, 4), (3, 211, 157)], ids=str)
+@each_case(dtype=DTYPES, layout=["contiguous", "padded rows", "reversed", "every other"],
+           shape=[(), (3, 0), (13, 4), (3, 211, 157)])
 def test_elementwise(case, dtype, layout, shape, library, handle, rng):
-    g, x = (arrange(random_values(rng, shape, dtype), layout) for _ in range(2))
-    out = arrange(np.zeros_like(np.array(g)), layout)
-    tensors = [describe(library, a) for a in (out, x, g)]
+    inputs = [arrange(a, layout) for a in case.random(rng, shape, dtype)]
+    out = arrange(np.zeros_like(np.array(inputs[0])), layout)
+    operands = inputs[::-1]  # in the order of descriptors
+    tensors = [describe(library, a) for a in (out, *operands)]
     status, op = create(library, handle, case, tensors)
     assert status == S.SUCCESS
     for t in tensors:
         assert library.infiniopDestroyTensorDescriptor(t) == S.SUCCESS
     size = ctypes.c_size_t(99)
-    assert getattr(library, f"infiniopGet{name_of(case.row)}WorkspaceSize")(op, ctypes.byref(size)) == S.SUCCESS
+    name = case.operator.class_name
+    assert getattr(library, f"infiniopGet{name}WorkspaceSize")(op, ctypes.byref(size)) == S.SUCCESS
     assert size.value == 0
-    slope = {"negative_slope": float(np.float32(0.01))} if case.row.parameters and (
-        case.row.parameters[0].name == "negative_slope" and "negative_slope" not in case.parameters) else {}
-    expected = case(g, x, **slope)  # the C call takes a float
-    assert calculate(library, case, op, *map(address, (out, x, g))) == S.SUCCESS
+    expected = Case(case.operator, case.parameters | as_c_floats(case))(*inputs)
+    assert calculate(library, case, op, *map(address, (out, *operands))) == S.SUCCESS
     assert same_bits(np.array(out), expected)
-    assert calculate(library, case, op, *map(address, (g, x, g))) == S.SUCCESS  # in place
-    assert same_bits(np.array(g), expected)
+    assert calculate(library, case, op, *map(address, (inputs[0], *operands))) == S.SUCCESS  # in place
+    assert same_bits(np.array(inputs[0]), expected)
     assert ctypes.cast(op, ctypes.POINTER(ctypes.c_int))[0:2] == [0, 0]  # device, device_id
-    destroy = getattr(library, f"infiniopDestroy{name_of(case.row)}Descriptor")
+    destroy = getattr(library, f"infiniopDestroy{name}Descriptor")
     assert [destroy(op), destroy(op), destroy(None)] == [S.SUCCESS, S.BAD_PARAM, S.NULL_POINTER]
-    assert calculate(library, case, op, *map(address, (out, x, g))) == S.BAD_PARAM
+    assert calculate(library, case, op, *map(address, (out, *operands))) == S.BAD_PARAM
 
 
-@each_case
+@each_case(cases=GRADIENTS)
 def test_broadcast_zeros(case, library, handle, rng):
     g, x = random_values(rng, (4,), "float32"), random_values(rng, (5, 1), "float32")
     out = np.zeros((5, 4), np.float32)
@@ -119,13 +121,13 @@ def test_broadcast_zeros(case, library, handle, rng):
     assert same_bits(out, case(g, x))
 
 
-@each_case
+@pytest.mark.parametrize("case", GRADIENTS, ids=str)
 @pytest.mark.parametrize(("exception", "message", "arguments"), [
     row for row in CREATE_ERRORS if issubclass(row[0], iop.InfiniopError) and row[2][0] is not None],
     ids=lambda value: value if isinstance(value, str) else "")
 def test_create_statuses(case, exception, message, arguments, library, handle):
     """The table of the Python descriptors: the same mistakes, the same statuses."""
-    if exception is iop.BadTensorDtype and case.row.promotes and "to match" in message:
+    if exception is iop.BadTensorDtype and case.operator.promotes and "to match" in message:
         pytest.skip("this operator promotes")
     tensors = [P(0) if t is None else tensor(library, t.shape, t.dtype_name, t.strides)[1] for t in arguments[1:]]
     status, op = create(library, handle, case, tensors)
@@ -134,7 +136,7 @@ def test_create_statuses(case, exception, message, arguments, library, handle):
 
 def test_more_statuses(library, handle):
     good = tensor(library, (4,), "float32")[1]
-    relu, leaky = (next(c for c in CASES if c.row.name == f"{n}_backward") for n in ("relu", "leaky_relu"))
+    relu, leaky = (next(c for c in GRADIENTS if c.operator.name == f"{n}_backward") for n in ("relu", "leaky_relu"))
     assert create(library, handle, relu, [tensor(library, (4,), "float64")[1], good, good])[0] == S.BAD_TENSOR_DTYPE
     assert create(library, P(0), relu, [good] * 3)[0] == S.NULL_POINTER
     assert library.infiniopCreateReluBackwardDescriptor(handle, None, good, good, good) == S.NULL_POINTER
@@ -330,7 +332,7 @@ def test_a_million_descriptors_leak_nothing(library, handle):
 
 def test_threads(library, handle, rng):
     """Calls from several threads; ctypes lets go of the GIL."""
-    case = CASES[0]
+    case = GRADIENTS[0]
     t = tensor(library, (70_000,), "float32")[1]
     _, op = create(library, handle, case, [t] * 3)
 
@@ -519,9 +521,9 @@ def test_prototypes_are_the_symbols():
         assert " Py" not in undefined
         assert " _Py" not in undefined
     assert exported == prototypes()
-    for row in [*map(name_of, ROWS), "ConvBackward"]:
-        assert {f"infiniopCreate{row}Descriptor", f"infiniopGet{row}WorkspaceSize", f"infiniop{row}",
-                f"infiniopDestroy{row}Descriptor"} <= exported
+    for name in [*(operator.class_name for operator in OPERATORS), "ConvBackward"]:
+        assert {f"infiniopCreate{name}Descriptor", f"infiniopGet{name}WorkspaceSize", f"infiniop{name}",
+                f"infiniopDestroy{name}Descriptor"} <= exported
 
 
 @pytest.mark.parametrize(("compiler", "language", "standard"), [("cc", "c", "c99"), ("c++", "c++", "c++11")])

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 from planted_defects import NEEDS_GLIBC, PLANTED
+from rotation import SAMPLE
 
 import infiniop_cy as iop
 import infiniop_cy.__main__
@@ -53,7 +54,10 @@ def failures(results):
 
 @pytest.mark.parametrize("operator", runner.OPERATORS)
 def test_finds_nothing_on_this_library(operator):
-    results = verdicts(Spec("preset", "infiniop_cy"), operator, runner.DTYPES)
+    """In every dtype for one operator of each kind, in one for any other, which dtype goes round."""
+    turn = runner.OPERATORS.index(operator) % len(DTYPES)
+    dtypes = DTYPES if operator in (*SAMPLE, "conv_backward") else DTYPES[turn:turn + 1]
+    results = verdicts(Spec("preset", "infiniop_cy"), operator, dtypes)
     assert not failures(results)
     assert not [key for key, r in results.items() if r.not_offered]
 

@@ -1,15 +1,17 @@
 """Every operator, dtype and layout: the same bits as on contiguous arrays, and the right values."""
 import numpy as np
 import pytest
+from rotation import each_case
 
 from infiniop_cy.testing import (
     CASES,
     DTYPES,
+    GRADIENTS,
     LAYOUTS,
     SHAPES,
     arrange,
-    gradient_errors,
     random_values,
+    result_errors,
     same_bits,
     ulp_of,
 )
@@ -17,72 +19,58 @@ from infiniop_cy.testing.reference import TOLERANCES
 
 REFERENCED = 24  # elements per case compared with the 50-digit reference
 
-each_case = pytest.mark.parametrize("case", CASES, ids=str)
-each_dtype = pytest.mark.parametrize("dtype", DTYPES)
-each_shape = pytest.mark.parametrize("shape", SHAPES)
 
-
-@each_case
-@each_dtype
-@each_shape
+@each_case(dtype=DTYPES, shape=SHAPES)
 def test_values(case, dtype, shape, rng):
     """Contiguous arrays against the reference."""
-    g, x = (random_values(rng, SHAPES[shape], dtype) for _ in range(2))
-    got = case(g, x)
-    assert got.shape == g.shape
-    assert got.dtype == g.dtype
+    inputs = case.random(rng, SHAPES[shape], dtype)
+    got = case(*inputs)
+    assert got.shape == inputs[0].shape
+    assert got.dtype == inputs[0].dtype
     pick = rng.integers(0, max(1, got.size), REFERENCED) if got.size else np.zeros(0, int)
-    worst, text = gradient_errors(case, dtype, got.ravel()[pick], g.ravel()[pick], x.ravel()[pick])
+    worst, text = result_errors(case, dtype, got.ravel()[pick], *(a.ravel()[pick] for a in inputs))
     assert worst <= TOLERANCES[dtype][0], text
 
 
-@each_case
-@each_dtype
-@each_shape
-@pytest.mark.parametrize("layout", LAYOUTS)
+@each_case(dtype=DTYPES, shape=SHAPES, layout=LAYOUTS)
 def test_layout(case, dtype, shape, layout, rng):
     """Each operand in turn in this layout, and all of them."""
-    g, x = (random_values(rng, SHAPES[shape], dtype) for _ in range(2))
-    expected = case(g, x)
+    inputs = case.random(rng, SHAPES[shape], dtype)
+    expected = case(*inputs)
     lay = lambda a: arrange(a, layout)  # noqa: E731
+    laid = tuple(map(lay, inputs))
     fresh = np.full_like(expected, 7)
-    for grad_output, input, out in ((lay(g), x, None), (g, lay(x), None), (lay(g), lay(x), None),
-                                    (g, x, lay(fresh)), (lay(g), lay(x), lay(fresh))):
-        got = case(grad_output, input, out=out)
+    one_laid = [(*inputs[:k], laid[k], *inputs[k + 1:]) for k in range(case.count)]
+    for operands, out in (*((one, None) for one in one_laid), (laid, None), (inputs, lay(fresh)), (laid, lay(fresh))):
+        got = case(*operands, out=out)
         assert out is None or got is out
         assert same_bits(got, expected)
 
 
-@each_case
-@each_dtype
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shape", ["0-d", "tail", "4-d", "parallel"])
-@pytest.mark.parametrize("place", ["grad_output", "input"])
-def test_in_place(case, dtype, shape, layout, place, rng):
-    g, x = (arrange(random_values(rng, SHAPES[shape], dtype), layout) for _ in range(2))
-    expected = case(g, x)
-    target = g if place == "grad_output" else x
-    assert case(g, x, out=target) is target
-    assert same_bits(target, expected)
+@each_case(dtype=DTYPES, shape=["0-d", "tail", "4-d", "parallel"], layout=LAYOUTS)
+def test_in_place(case, dtype, shape, layout, rng):
+    """Each input in turn is the output."""
+    values = case.random(rng, SHAPES[shape], dtype)
+    expected = case(*values)
+    for k in range(case.count):
+        inputs = [arrange(a.copy(), layout) for a in values]
+        assert case(*inputs, out=inputs[k]) is inputs[k]
+        assert same_bits(inputs[k], expected)
 
 
-@each_case
-@each_dtype
-@pytest.mark.parametrize(("g_shape", "x_shape"), [((5, 7), (7,)), ((5, 1), (1, 7)), ((), (4, 3)), ((3, 1, 2), (4, 1)),
-                                                  ((300, 1), (1, 200)), ((0, 1), (1, 3)), ((40000,), (1,))], ids=str)
-def test_broadcast(case, dtype, g_shape, x_shape, rng):
+@each_case(cases=GRADIENTS, dtype=DTYPES, shapes=[
+    ((5, 7), (7,)), ((5, 1), (1, 7)), ((), (4, 3)), ((3, 1, 2), (4, 1)), ((300, 1), (1, 200)), ((0, 1), (1, 3)),
+    ((40000,), (1,))])
+def test_broadcast(case, dtype, shapes, rng):
     """Broadcasting equals computing on the materialised arrays."""
-    g, x = random_values(rng, g_shape, dtype), random_values(rng, x_shape, dtype)
+    g, x = (random_values(rng, shape, dtype) for shape in shapes)
     full = [np.ascontiguousarray(a) for a in np.broadcast_arrays(g, x)]
     expected = case(*full)
     assert same_bits(case(g, x), expected)
     assert same_bits(case(*np.broadcast_arrays(g, x)), expected)  # zero strides from outside
 
 
-@each_case
-@each_dtype
-@pytest.mark.parametrize("shape", ["0-d", "4-d", "parallel"])
-@pytest.mark.parametrize("layout", ["contiguous", "every other"])
+@each_case(cases=GRADIENTS, dtype=DTYPES, shape=["0-d", "4-d", "parallel"], layout=["contiguous", "every other"])
 def test_accumulate(case, dtype, shape, layout, rng):
     """out += gradient in the compute type, rounded once."""
     g, x, old = (random_values(rng, SHAPES[shape], dtype) for _ in range(3))
@@ -97,22 +85,20 @@ def test_accumulate(case, dtype, shape, layout, rng):
         assert (error <= ulp_of(exact, dtype) / 2 + 2e-6 * np.abs(gradient)).all()
 
 
-@each_case
-@each_dtype
-@pytest.mark.parametrize(("x_layout", "out_layout"), [("contiguous", "odd offset"), ("rotated", "padded rows"),
-                                                      ("transposed", "contiguous")])
-def test_large_outputs(case, dtype, x_layout, out_layout, rng):
+@each_case(dtype=DTYPES, layouts=[("contiguous", "odd offset"), ("rotated", "padded rows"),
+                                  ("transposed", "contiguous")])
+def test_large_outputs(case, dtype, layouts, rng):
     """Outputs of more than a megabyte are stored past the caches; of any dtype, and equal to what small calls give."""
     shape = (3, 431, 419)
-    g, x = random_values(rng, shape, dtype), random_values(rng, shape, dtype)
-    out = arrange(np.full_like(g, 7), out_layout)
-    case(g, arrange(x, x_layout), out=out)
+    *others, x = case.random(rng, shape, dtype)
+    out = arrange(np.full_like(x, 7), layouts[1])
+    case(*others, arrange(x, layouts[0]), out=out)
     for row in range(0, shape[1], 100):
         part = (slice(None), slice(row, row + 100))
-        assert same_bits(out[part], case(g[part].copy(), x[part].copy()))
+        assert same_bits(out[part], case(*(a[part].copy() for a in (*others, x))))
 
 
-@each_case
+@pytest.mark.parametrize("case", GRADIENTS, ids=str)
 def test_many_axes(case, rng):
     """NumPy's limit of dimensions, and axes that merge only in part."""
     g = random_values(rng, (2,) * 6 + (1,) * 58, "float32")
@@ -124,4 +110,5 @@ def test_many_axes(case, rng):
 def test_result_keeps_the_order_of_its_inputs(layout, rng):
     """New results lie in memory as NumPy's would."""
     x = arrange(random_values(rng, (4, 5, 6), "float32"), layout)
-    assert CASES[0](x, x).strides == np.add(x, x).strides
+    assert GRADIENTS[0](x, x).strides == np.add(x, x).strides
+    assert CASES[-1](x).strides == np.exp(x).strides

@@ -5,13 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from device_mirror import calculate, open_handle
+from rotation import each_case
 
 import infiniop_cy as iop
 from infiniop_cy.descriptors import DESCRIPTORS
-from infiniop_cy.testing import CASES, DTYPES, LAYOUTS, SHAPES, arrange, dtype_of, random_values, same_bits
+from infiniop_cy.testing import DTYPES, GRADIENTS, LAYOUTS, SHAPES, arrange, dtype_of, random_values, same_bits
 
-CLASS_OF = {cls.row.name: cls for cls in DESCRIPTORS.values()}
-each_case = pytest.mark.parametrize("case", CASES, ids=str)
+CLASS_OF = {cls.operator: cls for cls in DESCRIPTORS.values()}
 
 
 @pytest.fixture
@@ -24,49 +24,46 @@ def describe(*arrays):
     return [iop.TensorDescriptor.from_array(a) for a in arrays]
 
 
-@each_case
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shape", ["0-d", "empty", "4-d", "parallel"])
+@each_case(dtype=DTYPES, layout=LAYOUTS, shape=["0-d", "empty", "4-d", "parallel"])
 def test_equals_the_function(case, dtype, layout, shape, handle, rng):
-    g, x = (arrange(random_values(rng, SHAPES[shape], dtype), layout) for _ in range(2))
-    out = arrange(np.zeros_like(np.array(g)), layout)
-    tensors = describe(out, x, g)
-    op = CLASS_OF[case.row.name](handle, *tensors, **case.parameters)
+    inputs = [arrange(a, layout) for a in case.random(rng, SHAPES[shape], dtype)]
+    out = arrange(np.zeros_like(np.array(inputs[0])), layout)
+    operands = inputs[::-1]  # in the order of descriptors
+    tensors = describe(out, *operands)
+    op = CLASS_OF[case.operator.name](handle, *tensors, **case.parameters)
     del tensors
     gc.collect()
     workspace = iop.empty_workspace(handle, op.workspace_size)
-    calculate(op, workspace, out, x, g)
-    assert same_bits(np.array(out), case(g, x))
+    calculate(op, workspace, out, *operands)
+    assert same_bits(np.array(out), case(*inputs))
     out[...] = 0
-    calculate(op, workspace, out, x, g, addresses=True)  # addresses, like C's void *
-    assert same_bits(np.array(out), case(g, x))
-    calculate(op, None, g, x, g)  # in place
-    assert same_bits(np.array(g), np.array(out))
+    calculate(op, workspace, out, *operands, addresses=True)  # addresses, like C's void *
+    assert same_bits(np.array(out), case(*inputs))
+    calculate(op, None, inputs[0], *operands)  # in place
+    assert same_bits(np.array(inputs[0]), np.array(out))
     op.destroy()
 
 
-@each_case
+@each_case(cases=GRADIENTS)
 def test_broadcast_by_strides(case, handle, rng):
     g, x = random_values(rng, (4,), "float32"), random_values(rng, (5, 1), "float32")
     out = np.zeros((5, 4), np.float32)
     tensors = (iop.TensorDescriptor((5, 4), "float32"), iop.TensorDescriptor((5, 4), "float32", (1, 0)),
                iop.TensorDescriptor((5, 4), "float32", (0, 1)))
-    with CLASS_OF[case.row.name](handle, *tensors, **case.parameters) as op:
+    with CLASS_OF[case.operator.name](handle, *tensors, **case.parameters) as op:
         calculate(op, None, out, x, g)  # the memory that the descriptors address
     assert same_bits(out, case(g, x))
 
 
-@each_case
-@pytest.mark.parametrize("shape", [(0, 3), (2, 0, 3), (0,)], ids=str)
+@each_case(shape=[(0, 3), (2, 0, 3), (0,)])
 def test_no_elements(case, shape, handle):
     """NumPy gives arrays without elements stride 0, or any other: it says nothing about them."""
     a = np.zeros(shape, np.float32)
     for t in (iop.TensorDescriptor(shape, "float32"), iop.TensorDescriptor.from_array(a),
               iop.TensorDescriptor(shape, "float32", (7,) * len(shape))):
-        with CLASS_OF[case.row.name](handle, t, t, t, **case.parameters) as op:
+        with CLASS_OF[case.operator.name](handle, *[t] * (1 + case.count), **case.parameters) as op:
             for array in (a, np.lib.stride_tricks.as_strided(a, strides=(0,) * len(shape))):
-                calculate(op, None, array.copy(), a, array)
+                calculate(op, None, array.copy(), *(a, array)[:case.count])
 
 
 def test_convolution_of_no_samples(handle):

@@ -28,10 +28,10 @@ def broken(monkeypatch, function):
 
     class Broken:
         def __init__(self, case):
-            self.case, self.row = case, case.row
+            self.case, self.operator, self.count = case, case.operator, case.count
 
-        def __call__(self, g, x, out=None, **keywords):
-            result = self.case(g, x, out=out, **keywords)
+        def __call__(self, *inputs, out=None, **keywords):
+            result = self.case(*inputs, out=out, **keywords)
             if keywords.get("num_threads", 1) > 1 and out.size:
                 function(out)
             return result

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from rotation import each_case
 
-from infiniop_cy.testing import CASES, DTYPES, FORMATS, dtype_of, random_values, same_bits
+from infiniop_cy.testing import CASES, DTYPES, FORMATS, GRADIENTS, dtype_of, random_values, same_bits
 
-each_case = pytest.mark.parametrize("case", CASES, ids=str)
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -29,33 +29,35 @@ def views(draw, shape):
     return build
 
 
+def drawn_keywords(data, case):
+    """Whether a gradient is accumulated."""
+    return {"accumulate": data.draw(st.booleans())} if case.operator.backward else {}
+
+
 shapes = st.lists(st.integers(1, 7), min_size=0, max_size=5).map(tuple)
 
 
-@each_case
-@pytest.mark.parametrize("dtype", DTYPES)
-@given(data=st.data(), seed=seeds, accumulate=st.booleans())
-def test_any_strides_give_the_same_bits(case, dtype, data, seed, accumulate):
+@each_case(dtype=DTYPES, turns=1)
+@given(data=st.data(), seed=seeds)
+def test_any_strides_give_the_same_bits(case, dtype, data, seed):
     shape = data.draw(shapes)
     rng = np.random.default_rng(seed)
-    g, x, old = (random_values(rng, shape, dtype) for _ in range(3))
-    expected = case(g, x, out=old.copy(), accumulate=accumulate)
-    (g_view, g_holder), (x_view, x_holder), (out, holder) = (
-        data.draw(views(shape))(values) for values in (g, x, old))
-    before = g_holder.copy(), x_holder.copy()
+    *inputs, old = (*case.random(rng, shape, dtype), random_values(rng, shape, dtype))
+    keywords = drawn_keywords(data, case)
+    expected = case(*inputs, out=old.copy(), **keywords)
+    *drawn, (out, holder) = (data.draw(views(shape))(values) for values in (*inputs, old))
+    before = [input_holder.copy() for _, input_holder in drawn]
     out[...] = 0
     outside = holder.copy()
     out[...] = old
-    assert case(g_view, x_view, out=out, accumulate=accumulate) is out
+    assert case(*(view for view, _ in drawn), out=out, **keywords) is out
     assert same_bits(np.array(out), expected)
-    assert same_bits(g_holder, before[0])
-    assert same_bits(x_holder, before[1])
+    assert all(same_bits(input_holder, then) for (_, input_holder), then in zip(drawn, before))
     out[...] = 0  # what is not out has kept its canaries
     assert same_bits(holder, outside)
 
 
-@each_case
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_case(cases=GRADIENTS, dtype=DTYPES, turns=1)
 @given(seed=seeds, n=st.integers(1, 200))
 def test_linear_in_grad_output(case, dtype, seed, n):
     """A power of two goes through every rounding, unless it is to a subnormal: f(2g, x) = 2 f(g, x)."""
@@ -66,24 +68,24 @@ def test_linear_in_grad_output(case, dtype, seed, n):
     assert same_bits(twice[normal], (once * g.dtype.type(2))[normal])
 
 
-@each_case
-@given(seed=seeds, n=st.integers(1, 200_000), threads=st.integers(2, 9), cut=st.floats(0, 1),
-       dtype=st.sampled_from(DTYPES), accumulate=st.booleans())
-def test_threads_and_cuts(case, seed, n, threads, cut, dtype, accumulate):
+@given(data=st.data(), seed=seeds, n=st.integers(1, 200_000), threads=st.integers(2, 9), cut=st.floats(0, 1))
+@each_case(dtype=DTYPES, turns=1)
+def test_threads_and_cuts(case, dtype, data, seed, n, threads, cut):
     """Any number of threads, and any cut of the batch, give the same bits."""
     rng = np.random.default_rng(seed)
-    g, x, old = (random_values(rng, n, dtype) for _ in range(3))
+    *inputs, old = (*case.random(rng, n, dtype), random_values(rng, n, dtype))
+    keywords = drawn_keywords(data, case)
     at = int(cut * n)
     one, many, pieces = (old.copy() for _ in range(3))
-    case(g, x, out=one, accumulate=accumulate, num_threads=1)
-    case(g, x, out=many, accumulate=accumulate, num_threads=threads)
+    case(*inputs, out=one, **keywords, num_threads=1)
+    case(*inputs, out=many, **keywords, num_threads=threads)
     for part in (slice(None, at), slice(at, None)):
-        case(g[part], x[part], out=pieces[part], accumulate=accumulate)
+        case(*(a[part] for a in inputs), out=pieces[part], **keywords)
     assert same_bits(many, one)
     assert same_bits(pieces, one)
 
 
-@each_case
+@each_case(cases=GRADIENTS)
 @given(data=st.data(), seed=seeds)
 def test_broadcast_is_materialised(case, data, seed):
     shapes_drawn = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=5))
@@ -110,17 +112,17 @@ def overlapping(draw, n):
 def test_overlap_is_as_if_there_were_none(data, n):
     """NumPy's rule, on views that overlap partly, exactly, interleaved or backwards."""
     case = data.draw(st.sampled_from(CASES))
-    accumulate = data.draw(st.booleans())
-    g, x, out = overlapping(data.draw, n)
-    expected = case(g.copy(), x.copy(), out=out.copy(), accumulate=accumulate)
-    case(g, x, out=out, accumulate=accumulate)
+    keywords = drawn_keywords(data, case)
+    *inputs, out = overlapping(data.draw, n)[-1 - case.count:]
+    expected = case(*(a.copy() for a in inputs), out=out.copy(), **keywords)
+    case(*inputs, out=out, **keywords)
     assert same_bits(np.array(out), expected)
 
 
 @given(data=st.data())
 def test_overlap_of_a_broadcast_input(data):
     """out[i] = f(g[i], out[0]): the one element that is read throughout is overwritten first."""
-    case = data.draw(st.sampled_from(CASES))
+    case = data.draw(st.sampled_from(GRADIENTS))
     x = np.linspace(-2, 2, 50, dtype=np.float32)
     g = np.ones(50, np.float32)
     expected = case(g, np.full(50, x[7]))
@@ -137,11 +139,11 @@ def test_overlap_of_a_broadcast_input(data):
     lambda a: memoryview(a),
     lambda a: np.array([(0, v) for v in a], [("pad", np.uint8), ("v", a.dtype)])["v"],
 ], ids=["byte-swapped", "unaligned", "read-only", "subclass", "list", "memoryview", "packed field"])
-@each_case
+@each_case()
 def test_inputs_that_need_care(case, make, rng):
-    g, x = (random_values(rng, (83,), "float64") for _ in range(2))
-    expected = case(g, x)
-    got = case(make(g.copy()), make(x.copy()))
+    inputs = case.random(rng, (83,), "float64")
+    expected = case(*inputs)
+    got = case(*(make(a.copy()) for a in inputs))
     assert type(got) is np.ndarray
     assert got.dtype.isnative
     assert same_bits(got, expected)
@@ -151,4 +153,4 @@ def test_inputs_that_need_care(case, make, rng):
 def test_dtype_of_the_result(dtype):
     ones = np.ones(3, dtype_of(dtype))
     for case in CASES:
-        assert case(ones, ones).dtype == ones.dtype
+        assert case(*[ones] * case.count).dtype == ones.dtype

@@ -7,62 +7,65 @@ import pytest
 
 import infiniop_cy as iop
 from infiniop_cy.core._core import formula_names
-from infiniop_cy.operators import ROWS
+from infiniop_cy.operators import OPERATORS, ROWS
 
 ROOT = pathlib.Path(__file__).parent.parent
-each_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+each_operator = pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)
 
 
-def formulas_of(row):
-    chosen = [formula for p in row.parameters if p.choices for formula in p.choices.values()]
-    return chosen or [row.name]
-
-
-@each_row
-def test_every_row_has_its_formulas(row):
-    for formula in formulas_of(row):
+@each_operator
+def test_every_row_has_its_formulas(operator):
+    for formula in operator.formulas:
         assert formula in formula_names(), (
-            f"operators.py has a row {row.name!r}, but kernels/formulas.h lacks a struct {formula!r}, "
-            "or its name in the list `formulas` at the end")
+            f"operators.py has {operator.name!r}, but kernels/formulas_*.h lack a struct for {formula!r}, "
+            "or its name in the list `formulas` of formulas.h")
 
 
 def test_every_formula_has_its_row():
     for formula in formula_names():
-        assert any(formula in formulas_of(row) for row in ROWS), (
-            f"kernels/formulas.h has a struct {formula!r}, but ROWS in operators.py has no row of that name, "
+        assert any(formula in operator.formulas for operator in OPERATORS), (
+            f"kernels/formulas_*.h have a struct for {formula!r}, but ROWS in operators.py has no row of that name, "
             "nor one with it among a parameter's choices")
 
 
-@each_row
-def test_function_and_descriptor_are_public(row):
-    name = "".join(part.capitalize() for part in row.name.split("_")) + "Descriptor"
-    assert row.name in iop.__all__
+@each_operator
+def test_function_and_descriptor_are_public(operator):
+    name = operator.class_name + "Descriptor"
+    assert operator.name in iop.__all__
     assert name in iop.__all__
-    assert getattr(iop, name).row is row
+    assert getattr(iop, name).definition is operator
 
 
-@each_row
-def test_function_is_an_object_with_name_signature_and_doc(row):
-    function = getattr(iop, row.name)
+@each_operator
+def test_function_is_an_object_with_name_signature_and_doc(operator):
+    function = getattr(iop, operator.name)
     signature = inspect.signature(function)
     names = list(signature.parameters)
-    assert names[:2] == ["grad_output", "input"]
-    assert names[-4:] == ["out", "accumulate", "device", "num_threads"]
-    for parameter in row.parameters:
+    assert names[:len(operator.inputs)] == list(operator.inputs)
+    options = ["out", "accumulate", "device", "num_threads"] if operator.backward else ["out", "device", "num_threads"]
+    assert names[-len(options):] == options
+    for parameter in operator.parameters:
         assert signature.parameters[parameter.name].default == parameter.default
         assert parameter.name in function.__doc__
-    for word in (row.gradient, row.source, "Raises", "out:", "num_threads"):
+    for word in (operator.expression, operator.source, "Raises", "out:", "num_threads"):
         assert word in function.__doc__
-    assert function.__name__ == row.name
-    assert row.name in repr(function)
+    assert function.__name__ == operator.name
+    assert operator.name in repr(function)
     assert pickle.loads(pickle.dumps(function)) is function
 
 
-@each_row
-def test_readme_has_the_formula(row):
-    readme = (ROOT / "README.md").read_text()
-    assert f"`{row.name}`" in readme, f"README.md's table of operators lacks {row.name}"
-    assert f"`{row.gradient}`" in readme, f"README.md does not give {row.name}'s formula as {row.gradient!r}"
+def test_readme_has_the_table():
+    assert "".join(map(readme_row, ROWS)) in (ROOT / "README.md").read_text(), (
+        "README.md lacks these rows:\n" + "".join(map(readme_row, ROWS)))
+
+
+def readme_row(row):
+    """A row as README.md shows it: the name of both functions, their formulas, the parameters."""
+    def shown(p):
+        values = " or ".join(f'`"{value}"`' for value in list(p.choices)[1:]) if p.choices else ""
+        default = f'"{p.default}"' if p.choices else p.default
+        return f"`{p.name}={default}`" + f" or {values}" * bool(values) + " (backward)" * p.of_gradient
+    return f"| `{row.name}` | `{row.value}` | `{row.gradient}` | {', '.join(map(shown, row.parameters))} |\n"
 
 
 def test_conv_is_public_and_documented():

@@ -3,12 +3,13 @@ import numpy as np
 import pytest
 
 import infiniop_cy as iop
+from infiniop_cy.operators import BY_NAME
 from infiniop_cy.testing import DTYPES, dtype_of
 
 INF, NAN = np.inf, np.nan
 
 # (operator, parameters, g, x, expected); sigma'(x) of the far tails is checked by test_accuracy.
-TABLE = [
+GRADIENTS = [
     ("relu_backward", {}, 3.0, 0.0, 0.0),
     ("relu_backward", {}, 3.0, -0.0, 0.0),
     ("relu_backward", {}, 3.0, INF, 3.0),
@@ -37,16 +38,85 @@ TABLE = [
     ("sigmoid_backward", {}, 4.0, -0.0, 1.0),
     ("sigmoid_backward", {}, 3.0, NAN, NAN),
     ("sigmoid_backward", {}, INF, 1.0, INF),
+    *[(name, {}, g, x, expected) for name in ("silu_backward", "quick_gelu_backward") for g, x, expected in (
+        (3.0, 0.0, 1.5), (3.0, -0.0, 1.5), (3.0, NAN, NAN), (3.0, INF, 3.0), (3.0, -INF, 0.0), (INF, 1.0, INF))],
+    *[("mish_backward", {}, g, x, expected) for g, x, expected in (
+        (3.0, NAN, NAN), (3.0, INF, 3.0), (3.0, -INF, 0.0), (3.0, 200.0, 3.0), (3.0, -3e4, 0.0), (INF, 1.0, INF))],
+    *[("tanh_backward", {}, 3.0, x, expected) for x, expected in (
+        (0.0, 3.0), (-0.0, 3.0), (NAN, NAN), (INF, 0.0), (-INF, 0.0))],
+    *[("softplus_backward", given, 3.0, x, expected) for given, x, expected in (
+        ({}, 0.0, 1.5), ({}, NAN, NAN), ({}, INF, 3.0), ({}, -INF, 0.0), ({}, 20.5, 3.0), ({"beta": 2.0}, 11.0, 3.0),
+        ({"threshold": -1.0}, 0.0, 3.0), ({"beta": -2.0}, -11.0, 3.0), ({"beta": -2.0}, INF, 0.0))],
+    *[("log_sigmoid_backward", {}, 3.0, x, expected) for x, expected in (
+        (0.0, 1.5), (NAN, NAN), (INF, 0.0), (-INF, 3.0))],
+    *[("elu_backward", {"alpha": 0.5}, 4.0, x, expected) for x, expected in (
+        (0.0, 2.0), (-0.0, 2.0), (1.0, 4.0), (NAN, NAN), (INF, 4.0), (-INF, 0.0))],
+    *[("selu_backward", {}, 3.0, x, expected) for x, expected in ((NAN, NAN), (-INF, 0.0))],
+    *[("celu_backward", {"alpha": 0.5}, 4.0, x, expected) for x, expected in (
+        (0.0, 4.0), (-0.0, 4.0), (1.0, 4.0), (NAN, NAN), (INF, 4.0), (-INF, 0.0))],
+    *[("hardswish_backward", {}, 3.0, x, expected) for x, expected in (
+        (-3.0, 0.0), (3.0, 3.0), (0.0, 1.5), (-1.5, 0.0), (1.5, 3.0), (NAN, NAN), (INF, 3.0), (-INF, 0.0))],
+    *[("hardsigmoid_backward", {}, 6.0, x, expected) for x, expected in (
+        (-3.0, 0.0), (3.0, 0.0), (0.0, 1.0), (NAN, 1.0), (INF, 0.0), (-INF, 0.0))],
+    *[("hardtanh_backward", given, 3.0, x, expected) for given, x, expected in (
+        ({}, -1.0, 0.0), ({}, 1.0, 0.0), ({}, 0.5, 3.0), ({}, NAN, 3.0), ({}, INF, 0.0), ({}, -INF, 0.0),
+        ({"min_val": 2.0, "max_val": 2.0}, 2.0, 0.0), ({"min_val": -4.0}, -3.0, 3.0))],
+    *[("relu6_backward", {}, 3.0, x, expected) for x, expected in (
+        (0.0, 0.0), (6.0, 0.0), (5.0, 3.0), (NAN, 3.0), (INF, 0.0), (-INF, 0.0))],
+    *[("softsign_backward", {}, 4.0, x, expected) for x, expected in (
+        (0.0, 4.0), (1.0, 1.0), (-1.0, 1.0), (NAN, NAN), (INF, 0.0), (-INF, 0.0))],
 ]
 
 
+# (operator, parameters, x, expected)
+VALUES = [
+    *[("relu", {}, x, expected) for x, expected in ((INF, INF), (-INF, 0.0), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0))],
+    *[("leaky_relu", {"negative_slope": 0.5}, x, expected) for x, expected in (
+        (INF, INF), (-INF, -INF), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0), (-1.0, -0.5))],
+    ("leaky_relu", {"negative_slope": 0.0}, -INF, NAN),
+    ("leaky_relu", {"negative_slope": NAN}, -1.0, NAN),
+    ("leaky_relu", {"negative_slope": -2.0}, -1.0, 2.0),
+    *[("gelu", {"approximate": form}, x, expected) for form in ("none", "tanh") for x, expected in (
+        (INF, INF), (-INF, 0.0), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0), (100.0, 100.0))],
+    *[("sigmoid", {}, x, expected) for x, expected in ((INF, 1.0), (-INF, 0.0), (NAN, NAN), (0.0, 0.5), (-0.0, 0.5))],
+    *[(name, {}, x, expected) for name in ("silu", "quick_gelu", "mish") for x, expected in (
+        (INF, INF), (-INF, 0.0), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0), (200.0, 200.0), (-3e4, 0.0))],
+    *[("tanh", {}, x, expected) for x, expected in (
+        (INF, 1.0), (-INF, -1.0), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0), (100.0, 1.0))],
+    *[("softplus", given, x, expected) for given, x, expected in (
+        ({}, INF, INF), ({}, -INF, 0.0), ({}, NAN, NAN), ({}, 24.0, 24.0), ({"beta": 2.0}, INF, INF),
+        ({"threshold": -1.0}, 0.0, 0.0), ({"beta": -2.0}, -INF, -INF), ({"beta": -2.0}, INF, 0.0))],
+    *[("log_sigmoid", {}, x, expected) for x, expected in ((INF, 0.0), (-INF, -INF), (NAN, NAN), (-64.0, -64.0))],
+    *[(name, {"alpha": 0.5}, x, expected) for name in ("elu", "celu") for x, expected in (
+        (INF, INF), (-INF, -0.5), (NAN, NAN), (2.0, 2.0))],
+    *[("selu", {}, x, expected) for x, expected in ((INF, INF), (NAN, NAN))],
+    *[("hardswish", {}, x, expected) for x, expected in (
+        (INF, INF), (-INF, 0.0), (NAN, NAN), (-3.0, 0.0), (3.0, 3.0), (-4.0, 0.0), (16384.0, 16384.0), (0.0, 0.0))],
+    *[("hardsigmoid", {}, x, expected) for x, expected in (
+        (INF, 1.0), (-INF, 0.0), (NAN, NAN), (-3.0, 0.0), (3.0, 1.0), (0.0, 0.5))],
+    *[("hardtanh", {}, x, expected) for x, expected in (
+        (INF, 1.0), (-INF, -1.0), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0), (0.5, 0.5))],
+    ("hardtanh", {"min_val": 0.25, "max_val": 0.25}, -3.0, 0.25),
+    *[("relu6", {}, x, expected) for x, expected in ((INF, 6.0), (-INF, 0.0), (NAN, NAN), (-0.0, -0.0), (7.0, 6.0))],
+    *[("softsign", {}, x, expected) for x, expected in (
+        (INF, 1.0), (-INF, -1.0), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0), (1.0, 0.5))],
+]
+TABLE = [*((name, given, (g, x), expected) for name, given, g, x, expected in GRADIENTS),
+         *((name, given, (x,), expected) for name, given, x, expected in VALUES)]
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("operator", "parameters", "g", "x", "expected"), TABLE, ids=str)
+@pytest.mark.parametrize(("operator", "parameters", "inputs", "expected"), TABLE, ids=str)
 @pytest.mark.parametrize("n", [1, 100])  # a tail, and whole vectors
-def test_table(dtype, operator, parameters, g, x, expected, n):
-    grad_output, input = np.full(n, g, dtype_of(dtype)), np.full(n, x, dtype_of(dtype))
-    got = getattr(iop, operator)(grad_output, input, **parameters)
+def test_table(dtype, operator, parameters, inputs, expected, n):
+    got = getattr(iop, operator)(*(np.full(n, value, dtype_of(dtype)) for value in inputs), **parameters)
     np.testing.assert_array_equal(got.astype(float), np.full(n, expected))
+    if expected == 0 and len(inputs) == 1 and inputs[0] == 0:
+        assert (np.signbit(got) == np.signbit(expected)).all()
+
+
+def test_every_operator_is_in_the_table():
+    assert {operator for operator, *_ in TABLE} == set(BY_NAME)
 
 
 @pytest.mark.parametrize(("dtype", "g"), [("float16", 60000.0), ("bfloat16", 3e38), ("float32", 3e38),
@@ -73,14 +143,15 @@ def test_gelu_tail_keeps_relative_accuracy(x, expected):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("operator", sorted({row[0] for row in TABLE}))
-@pytest.mark.parametrize("accumulate", [False, True])
-@pytest.mark.parametrize("step", [1, 2])
-def test_nan_is_nan_of_whichever_sign(dtype, operator, accumulate, step):
+@pytest.mark.parametrize("operator", BY_NAME)
+def test_nan_is_nan_of_whichever_sign(dtype, operator):
     """Where two NaN meet, processors keep the one or the other: the sign is not promised, by position or by layout."""
     nan = np.array([NAN, -NAN] * 34)[:67].astype(dtype_of(dtype))
-    out = np.full(67 * step, -NAN, dtype_of(dtype))[::step]
-    assert np.isnan(getattr(iop, operator)(nan, nan, out=out, accumulate=accumulate).astype(float)).all()
+    inputs = [nan] * len(BY_NAME[operator].inputs)
+    for step in (1, 2):
+        for keywords in ({}, {"accumulate": True})[:len(inputs)]:
+            out = np.full(67 * step, -NAN, dtype_of(dtype))[::step]
+            assert np.isnan(getattr(iop, operator)(*inputs, out=out, **keywords).astype(float)).all()
 
 
 def test_leaky_slope_stays_in_compute_precision():

@@ -2,7 +2,7 @@
 
     python tools/fit_coefficients.py > infiniop_cy/kernels/coefficients.h
 
-Two functions, for float and double and less precisely for float results to be rounded to 16 bits, by Chebyshev
+Four functions, for float and double and less precisely for float results to be rounded to 16 bits, by Chebyshev
 interpolation in 60-digit arithmetic (within a factor of about two of minimax, which the last rounding of the
 coefficients costs anyway):
 
@@ -11,6 +11,8 @@ coefficients costs anyway):
               approximation to a0 of representable numbers, Q(a) = P(a)/(d a - n):
               (Q(a) - q) / r for a >= 0, in powers of r = k/(a + k), with q = Q(inf).
               Factoring the zero out keeps relative accuracy around it; r keeps it for large a.
+  normal_tail R(a) / r for a >= 0, in powers of the same r, with R(a) = exp(a^2/2) * erfc(a/sqrt 2)/2
+  log1p_curve (log(1 + z) - 2 s) / s^3 for 0 <= z <= 1, in powers of s^2, s = z/(2 + z)
 
 And exponents of 2 for exp(-a^2/2) and for exp(-y), y = c1 a + c3 a^3 with c1 = 2 sqrt(2/pi) and c3 = 0.044715 c1, the
 argument of gelu's tanh form. A pair hi, lo is a constant to twice the precision; tanh_coarse, when added and
@@ -50,6 +52,10 @@ def tail(a):
     return mp.exp(a * a / 2) * mp.erfc(a / mp.sqrt(2)) / 2 - a / mp.sqrt(2 * mp.pi)
 
 
+def normal_tail(a):
+    return mp.exp(a * a / 2) * mp.erfc(a / mp.sqrt(2)) / 2
+
+
 ZERO = mp.findroot(tail, 0.75)
 C1 = 2 * mp.sqrt(2 / mp.pi)
 C3 = mp.mpf("0.044715") * C1
@@ -85,6 +91,7 @@ def constants(bits, coarse):
     yield "ln2", mp.log(2)
     yield from pair("log2e", LOG2E, bits)
     yield from pair("gelu_exponent", -LOG2E / 2, bits)
+    yield "normal_density", 1 / mp.sqrt(2 * mp.pi)  # at 0
     yield "tanh_coarse", 3 * mp.mpf(2) ** (bits - 2) * coarse
     yield "tanh_exponent1_hi", mp.nint(-C1 * LOG2E / coarse) * coarse
     yield "tanh_exponent1_lo", -C1 * LOG2E - mp.nint(-C1 * LOG2E / coarse) * coarse
@@ -94,7 +101,7 @@ def constants(bits, coarse):
     yield "gelu_tail_limit", -1 / mp.sqrt(2 * mp.pi) / denominator  # of P(a)/(d a - n)
 
 
-def polynomials(bits, k, a_max, exp_degree, tail_degree):
+def polynomials(bits, k, a_max, exp_degree, tail_degree, normal_degree, log_degree):
     """(name, number or ascending coefficients) for one type."""
     _, denominator = rational(ZERO, 2**bits)
 
@@ -105,16 +112,24 @@ def polynomials(bits, k, a_max, exp_degree, tail_degree):
         a = k / r - k
         return (tail(a) / ((a - ZERO) * denominator) + 1 / mp.sqrt(2 * mp.pi) / denominator) / r
 
+    def log1p_curve(t):
+        s = mp.sqrt(t)
+        return 2 * mp.hyp2f1(1, mp.mpf(3) / 2, mp.mpf(5) / 2, t) / 3 if s < 0.01 else (2 * mp.atanh(s) - 2 * s) / s**3
+
     yield "gelu_tail_k", k
     yield "exp2_curve", chebyshev_monomials(exp2_curve, -REST, REST, exp_degree)
     yield "gelu_tail", chebyshev_monomials(gelu_tail, k / (a_max + k), mp.mpf(1), tail_degree)
+    yield "normal_tail", chebyshev_monomials(lambda r: normal_tail(k / r - k) / r, k / (a_max + k), mp.mpf(1),
+                                             normal_degree)
+    yield "log1p_curve", chebyshev_monomials(log1p_curve, mp.mpf(0), mp.mpf(1) / 9, log_degree)
 
 
 REST = mp.mpf("0.56")  # largest remainder of an exponent
 # C type, bits, ulp of the coarse slope, largest a with a result other than 0 for gradients of about 1,
-# (degree of exp2_curve, k, degree of gelu_tail) by `narrow`
-FITS = (("float", 24, mp.mpf(2) ** -8, 16, {"false": (4, mp.mpf("4.5"), 7), "true": (3, mp.mpf("3.5"), 5)}),
-        ("double", 53, mp.mpf(2) ** -20, 40, {"false": (9, mp.mpf(6), 19)}))
+# (degree of exp2_curve, k, degrees of gelu_tail, normal_tail and log1p_curve) by `narrow`
+FITS = (("float", 24, mp.mpf(2) ** -8, 16,
+         {"false": (4, mp.mpf("4.5"), 7, 10, 3), "true": (3, mp.mpf("3.5"), 5, 6, 2)}),
+        ("double", 53, mp.mpf(2) ** -20, 40, {"false": (9, mp.mpf(6), 19, 21, 9)}))
 
 
 def main():
@@ -136,9 +151,9 @@ def main():
         for name, value in constants(bits, coarse):
             show(name, value)
         print("};\n")
-        for narrow, (exp_degree, k, tail_degree) in fits.items():
+        for narrow, (exp_degree, k, *degrees) in fits.items():
             print(f"template <> struct polynomial_coefficients<{ctype}, {narrow}> {{")
-            for name, value in polynomials(bits, k, a_max, exp_degree, tail_degree):
+            for name, value in polynomials(bits, k, a_max, exp_degree, *degrees):
                 show(name, value)
             print("};\n")
 

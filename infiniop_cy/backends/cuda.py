@@ -63,10 +63,10 @@ class Backend:
             return DeviceSpace(self.index, op, arrays)
         return HostSpace(self.index or 0, op, arrays)
 
-    def elementwise(self, op, formula, values, promotes, grad_output, input, out, accumulate, num_threads, refusal):
-        with self._space(op, grad_output=grad_output, input=input, out=out) as space:
-            return _core.elementwise(op, formula, values, promotes, grad_output, input, out, accumulate, num_threads,
-                                     refusal, space)
+    def elementwise(self, op, formula, values, promotes, inputs, out, accumulate, num_threads, refusal):
+        with self._space(op, **dict([*zip(("input", "grad_output"), inputs)][::-1]), out=out) as space:
+            return _core.elementwise(op, formula, values, promotes, inputs, out, accumulate, num_threads, refusal,
+                                     space)
 
     def conv_backward(self, grad_output, input, weight, stride, padding, dilation, groups, output_mask, out, accumulate,
                       num_threads):
@@ -77,7 +77,7 @@ class Backend:
 
     def ElementwisePlan(self, op, *arguments):
         plan = _core.ElementwisePlanObject(op, *arguments, device=self.index)
-        return DevicePlan(op, self.index, plan, ("workspace", "grad_input", "input", "grad_output"))
+        return DevicePlan(op, self.index, plan, ("workspace", *plan.names))
 
     def ConvPlan(self, *arguments):
         plan = _core.ConvPlanObject(*arguments, device=self.index)

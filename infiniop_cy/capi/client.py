@@ -131,11 +131,12 @@ class Library:
         finally:
             self.call(f"infiniopDestroy{name}Descriptor", operator)
 
-    def elementwise(self, operator, parameters, out, g, x, given=None, one_form=False):
-        """out = gradient of the operator (a row of operators.py), with all tensors of one shape. one_form: the library
+    def elementwise(self, operator, parameters, out, *inputs, given=None, one_form=False):
+        """out = the operator (of operators.py) of its inputs, with all tensors of one shape. one_form: the library
         chooses no form by a V2 call, but computes the one that the parameters name."""
         suffix, extra = c_parameters(BY_NAME[operator], parameters, one_form)
-        self.run(self.name_of(operator, given), suffix, (out, x, g), extra, (out, x, g))
+        tensors = (out, *inputs[::-1])
+        self.run(self.name_of(operator, given), suffix, tensors, extra, tensors)
 
     def conv(self, outs, g, x, w, stride, pads, dilation, groups, given=None):
         """outs: grad_input, grad_weight, grad_bias, any of them None."""

@@ -1,4 +1,4 @@
-"""The C functions of each row of operators.py, from the templates beside this file. Run by setup.py."""
+"""The C functions of each operator of operators.py, from the templates beside this file. Run by setup.py."""
 import pathlib
 
 HERE = pathlib.Path(__file__).parent
@@ -8,62 +8,67 @@ def _template(name):
     return (HERE / name).read_text()
 
 
-def _fields(position, row):
+def _fields(position, operator):
     """What the templates leave open."""
-    numbers = [p for p in row.parameters if not p.choices]
-    choices = [p for p in row.parameters if p.choices]
+    numbers = [p for p in operator.parameters if not p.choices]
+    choices = [p for p in operator.parameters if p.choices]
     kinds = {p.name: "bool" if isinstance(p.default, bool) else "float" for p in numbers}
+    out, *inputs = operator.tensors
     fields = {
-        "name": row.name, "guard": row.name.upper(),
-        "Name": "".join(part.capitalize() for part in row.name.split("_")),
-        "gradient": row.gradient, "position": position, "promotes": str(row.promotes).lower(), "count": len(numbers),
-        "formula": choices[0].choices[choices[0].default] if choices else row.name,
+        "name": operator.name, "guard": operator.name.upper(), "Name": operator.class_name,
+        "expression": operator.expression, "with_": "g = grad_output and " if operator.backward else "",
+        "position": position, "promotes": str(operator.promotes).lower(), "count": len(numbers),
+        "formula": choices[0].formula(choices[0].default, operator.backward) if choices else operator.name,
+        "out": out, "in_place": " or ".join(inputs), "tensors": ", ".join(operator.tensors),
+        "descriptors": ", ".join(f"infiniopTensorDescriptor_t {name}" for name in operator.tensors),
+        "data": ", ".join([f"void *{out}", *(f"const void *{name}" for name in inputs)]),
+        "calculated": ", ".join([*operator.tensors, "nullptr"][:3]),
         "arguments": "".join(f", {kinds[p.name]} {p.name}" for p in numbers),
         "values": "".join(f"double({p.name}), " for p in numbers),
-        "dtypes": "; inputs may differ and promote, grad_input may be any" if row.promotes else ", all the same",
+        "dtypes": f"; inputs may differ and promote, {out} may be any" if operator.promotes else ", all the same",
         "documentation": "".join(f"   {p.name}: {' '.join(p.doc.split())}\n" for p in numbers),
-        "refusal": f", or {row.constraint.split(', ', 1)[0].split()[0]} out of range" if row.constraint else "",
+        "refusal": f", or {operator.constraint.split()[0]} out of range" if operator.constraint else "",
     }
     if choices:
         fields["choice"] = choices[0].name
         fields["options"] = ", ".join(f'{i} for "{value}"' for i, value in enumerate(choices[0].choices))
-        fields["formulas"] = ", ".join(f'"{formula}"' for formula in choices[0].choices.values())
+        fields["formulas"] = ", ".join(f'"{formula}"' for formula in operator.formulas)
     return fields
 
 
-def _form(row, formula):
+def _form(operator, formula):
     """Which form of the operator a formula is, in words; nothing where there is but one."""
-    for parameter in row.parameters:
-        for value, name in (parameter.choices or {}).items():
-            if name == formula:
+    for parameter in operator.parameters:
+        for value in parameter.choices or ():
+            if parameter.formula(value, operator.backward) == formula:
                 return f', with {parameter.name} = "{value}"'
     return ""
 
 
-def render(rows, capi, sources):
+def render(operators, capi, sources):
     """Write capi/include/infiniop.h, its infiniop/ops/<name>.h, capi/infiniop.pxd and sources/<name>.cpp; returns the
     sources' paths."""
     include = capi / "include"
     written, declarations = [], ""
-    for position, row in enumerate(rows):
-        fields = _fields(position, row)
+    for position, operator in enumerate(operators):
+        fields = _fields(position, operator)
         header, source, spelled, spelled_source = "", "", "", ""
         if "choice" in fields:
             header, source = _template("variant.h.in").format(**fields), _template("variant.cpp.in").format(**fields)
-        for spelling, formula in row.spellings:
-            meant = fields | {"spelling": spelling, "formula": formula, "form": _form(row, formula)}
+        for spelling, formula in operator.spellings:
+            meant = fields | {"spelling": spelling, "formula": formula, "form": _form(operator, formula)}
             spelled += _template("spelling.h.in").format(**meant)
             spelled_source += _template("spelling.cpp.in").format(**meant)
-        _write(include / "infiniop/ops" / f"{row.name}.h",
+        _write(include / "infiniop/ops" / f"{operator.name}.h",
                _template("operator.h.in").format(variants=header, spellings=spelled, **fields))
-        path = sources / f"{row.name}.cpp"
+        path = sources / f"{operator.name}.cpp"
         _write(path, _template("operator.cpp.in").format(variants=source, spellings=spelled_source, **fields))
         written.append(path)
         declarations += _template("operator.pxd.in").format(**fields)
         if "choice" in fields:
             declarations += _template("variant.pxd.in").format(**fields)
-    operators = sorted(["conv", "conv_backward", *(row.name for row in rows)])
-    names = ["handle", "tensor_descriptor", *(f"ops/{name}" for name in operators)]
+    headers = sorted(["conv", "conv_backward", *(operator.name for operator in operators)])
+    names = ["handle", "tensor_descriptor", *(f"ops/{name}" for name in headers)]
     includes = "".join(f'#include "infiniop/{name}.h"\n' for name in names)
     _write(include / "infiniop.h", _template("infiniop.h.in").format(includes=includes))
     _write(capi / "infiniop.pxd", _template("infiniop.pxd.in").format(operators=declarations.rstrip()))

@@ -5,7 +5,6 @@ import numpy as np
 
 from infiniop_cy.dtypes import numpy_dtype
 
-ELEMENTWISE_INPUTS = ("grad_output", "input")
 ELEMENTWISE_OUTPUTS = ("grad_input",)
 CONV_INPUTS = ("grad_output", "input", "weight")
 CONV_OUTPUTS = ("grad_input", "grad_weight", "grad_bias")

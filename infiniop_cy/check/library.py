@@ -77,8 +77,9 @@ class Library:
                              [a for a, _ in given["padding"]], given["dilation"], given["groups"], self.symbols)
         else:
             out = outputs["grad_input"]
-            g, x = (_spread(a, out.shape) for a in arrays)
-            self.client.elementwise(call.operator, call.parameters, out, g, x, self.symbols, self.one_form)
+            arrays = (_spread(a, out.shape) for a in arrays)
+            self.client.elementwise(call.operator, call.parameters, out, *arrays, given=self.symbols,
+                                    one_form=self.one_form)
         overrun = self.client.overrun()
         self.damage = [("no writes outside", overrun)] if overrun else []
         return outputs

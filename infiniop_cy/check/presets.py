@@ -22,6 +22,10 @@ def load(name):
             "infiniop_cy-descriptors": Descriptors}[name]()
 
 
+# of torch.nn.functional, where the name is another
+FORWARDS = {"log_sigmoid": "logsigmoid"}
+
+
 def forward_name(operator):
     return operator.removesuffix("_backward")
 
@@ -49,6 +53,8 @@ class Torch:
     def _aten(self, operator):
         """(overload packet, function giving its arguments), or None."""
         aten = self.torch.ops.aten
+        if not operator.endswith("_backward"):
+            return None
         if operator in ATEN:
             name, arguments = ATEN[operator]
             return getattr(aten, name), lambda g, x, parameters: (arguments(self.torch, g, x), {})
@@ -68,10 +74,13 @@ class Torch:
     def offers(self, operator, parameters):
         if operator == "conv_backward" or self._aten(operator):
             return None
-        function = getattr(self.torch.nn.functional, forward_name(operator), None)
-        if function is None:
+        if self._functional(operator) is None:
             return f"torch has no {forward_name(operator)}"
         return None
+
+    def _functional(self, operator):
+        name = forward_name(operator)
+        return getattr(self.torch.nn.functional, FORWARDS.get(name, name), None)
 
     def call(self, call, inputs, outputs):
         self.torch.set_num_threads(call.threads or self.torch.get_num_threads())
@@ -87,10 +96,11 @@ class Torch:
         if aten:
             positional, keywords = aten[1](*tensors, parameters)
             return {"grad_input": to_numpy(aten[0](*positional, **keywords))}
+        if len(tensors) == 1:
+            return {"grad_input": to_numpy(self._functional(call.operator)(*tensors, **parameters))}
         g, x = tensors
         x = x.detach().requires_grad_()
-        forward = getattr(self.torch.nn.functional, forward_name(call.operator))
-        forward(x, **parameters).backward(g.expand(x.shape))
+        self._functional(call.operator)(x, **parameters).backward(g.expand(x.shape))
         return {"grad_input": to_numpy(x.grad)}
 
     def _target(self, array):
@@ -148,7 +158,10 @@ class Jax:
             given = {name: JAX_VALUES.get(name, lambda v: v)(value) for name, value in complete.items()
                      if name in taken}
             self.compiled[key] = self.jax.jit(
-                lambda g, x: self.jax.vjp(lambda v: function(v, **given), x)[1](g)[0])
+                (lambda g, x: self.jax.vjp(lambda v: function(v, **given), x)[1](g)[0]) if len(arrays) > 1
+                else lambda x: function(x, **given))
+        if len(arrays) == 1:
+            return {"grad_input": to_numpy(self.compiled[key](*arrays))}
         g, x = arrays
         shape = np.broadcast_shapes(g.shape, x.shape)
         broadcast = self.jax.numpy.broadcast_to
@@ -255,8 +268,9 @@ class Descriptors:
                            [a for a, _ in given["padding"]], given["stride"], given["dilation"], given["groups"])
                 data, keywords = (*map(outputs.get, CONV_OUTPUTS), *arrays), {}
             else:
-                g, x = (np.broadcast_to(a, outputs["grad_input"].shape) for a in arrays)
-                data, keywords = (outputs["grad_input"], x, g), call.parameters
+                out = outputs["grad_input"]
+                data = (out, *(np.broadcast_to(a, out.shape) for a in arrays[::-1]))
+                keywords = call.parameters
                 tensors = tuple(map(describe, data))
             with getattr(iop, name)(handle, *tensors, **keywords) as operator:
                 operator.calculate(iop.empty_workspace(handle, operator.workspace_size), *data)

@@ -79,7 +79,7 @@ def _call(spec, operator, parameters):
         return ""
     module, name = spec.target.split(":")
     given = "".join(f", {key}={value!r}" for key, value in parameters.items())
-    arguments = "g, x" if operator != "conv_backward" else "g, x, w"
+    arguments = "g, x, w" if operator == "conv_backward" else "g, x" if operator.endswith("_backward") else "x"
     return (f"\nfrom {module} import {name}\n\nprint(\"again \", {name}("
             f"*(a.astype({{dtype!r}}) for a in ({arguments})){given}))\n")
 
@@ -109,7 +109,7 @@ def script(spec, results, standard):
         ulp_of(worst["exact"], result.dtype))
     return HEADER.format(**facts) + ELEMENTWISE.format(**(facts | {
         key: worst[key] for key in ("g", "x", "got", "g_value", "x_value")}), exact=_Literal(worst["exact"]),
-        formula=case.row.gradient, digits=digits, ulp=unit, call=again)
+        formula=case.operator.expression, digits=digits, ulp=unit, call=again)
 
 
 class _Literal(float):

@@ -2,7 +2,7 @@
 import numpy as np
 
 from infiniop_cy.check.arena import Arena
-from infiniop_cy.check.calls import CONV_INPUTS, CONV_OUTPUTS, ELEMENTWISE_INPUTS, ELEMENTWISE_OUTPUTS, Call, Reply
+from infiniop_cy.check.calls import CONV_INPUTS, CONV_OUTPUTS, ELEMENTWISE_OUTPUTS, Call, Reply
 from infiniop_cy.check.worker import Worker
 from infiniop_cy.testing.cases import arrange
 
@@ -56,10 +56,11 @@ class Session:
         self.threaded.clear()
 
     def elementwise(self, case, g, x, shape=None, **how):
-        """Reply whose results have grad_input, of that shape; None: what g and x broadcast to. how: see `run`."""
-        shape = np.broadcast_shapes(g.shape, x.shape) if shape is None else shape
-        return self.run(case.row.name, case.parameters, dict(zip(ELEMENTWISE_INPUTS, (g, x))),
-                        {ELEMENTWISE_OUTPUTS[0]: (shape, x.dtype)}, **how)
+        """Reply whose results have grad_input, which for a forward function, that takes no g, is its output; of that
+        shape, None: what the inputs broadcast to. how: see `run`."""
+        given = dict(zip(case.operator.inputs, (g, x)[-case.count:]))
+        shape = np.broadcast_shapes(*(array.shape for array in given.values())) if shape is None else shape
+        return self.run(case.operator.name, case.parameters, given, {ELEMENTWISE_OUTPUTS[0]: (shape, x.dtype)}, **how)
 
     def conv(self, case, arrays, only=CONV_OUTPUTS, **how):
         """Reply whose results have the gradients of `only`."""

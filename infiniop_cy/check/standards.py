@@ -149,7 +149,7 @@ class Benchdnn:
     def threshold(self, dtype, case):
         if dtype in ("float16", "bfloat16"):
             return 2.0 ** (1 - FORMATS[dtype][0])
-        formula, _ = values_of(case.row, {p.name: p.default for p in case.row.parameters} | case.parameters)
+        formula, _ = values_of(case.operator, {p.name: p.default for p in case.operator.parameters} | case.parameters)
         return 4e-5 if formula.removesuffix("_backward") in self.LOOSER else 4e-6
 
     def rule(self, dtype):

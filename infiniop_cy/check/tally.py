@@ -120,7 +120,8 @@ def classify(case, dtype, g, x, got, high, low, slope, ftz=None):
         rounded = high.astype(number).astype(np.float64)
         special = ~np.isfinite(g64) | ~np.isfinite(x64) | (x64 == 0) | np.isnan(high)
         # inf times what underflows is NaN in one precision and inf in another; the 0 of a piecewise formula is exact
-        open_ = np.isinf(g64) & (np.abs(slope) < 2.0 ** (-1022 if dtype == "float64" else -120)) & (not case.row.kinks)
+        vanishes = np.abs(slope) < 2.0 ** (-1022 if dtype == "float64" else -120)
+        open_ = np.isinf(g64) & vanishes & (not case.operator.kinks)
         clip = (lambda a: a) if dtype == "float64" else (lambda a: np.clip(a, -beyond, beyond))
         finite = ~special & ~np.isnan(got64) & ~(np.isinf(got64) & np.isfinite(rounded))
         if dtype == "float64":
@@ -138,7 +139,7 @@ def classify(case, dtype, g, x, got, high, low, slope, ftz=None):
             ulps = np.where(zero_ok, 0, np.minimum(ulps, other / ulp_of(np.where(np.isfinite(ftz), ftz, 1), dtype)))
             error = np.where(zero_ok, 0, np.minimum(error, other))
         near = np.zeros(x.shape, bool)
-        for zero in case.row.zeros:
+        for zero in case.operator.zeros:
             near |= np.abs(x64 - zero) < NEAR
         most, absolute = TOLERANCES[dtype]
         excused = allowed | (near & (error <= SLACK * max(absolute, 2.0 ** -bits) * np.abs(g64)))
@@ -173,7 +174,7 @@ def _add(tally, case, g, x, got, high, low, slope, standard, ftz):
         return f"0x{np.array(value, number).view(BITS[dtype]).item():0{number.itemsize * 2}x}"
 
     def worst(i, ulps=float("nan")):
-        region, = _regions(case.row, x[i:i + 1].astype(np.float64), high[i:i + 1], dtype)
+        region, = _regions(case.operator, x[i:i + 1].astype(np.float64), high[i:i + 1], dtype)
         return Worst(float(ulps), hexed(g[i]), hexed(x[i]), hexed(got[i]), float(high[i]), float(g[i]), float(x[i]),
                      float(got[i]), REGIONS[region])
     for name, mask in masks.items():
@@ -183,7 +184,7 @@ def _add(tally, case, g, x, got, high, low, slope, standard, ftz):
         return
     below = [np.count_nonzero(errors.ulps <= end) for end in BUCKETS]
     tally.buckets = (np.array(tally.buckets) + np.diff(below, prepend=0)).tolist()
-    regions = _regions(case.row, errors.x, errors.exact, dtype)
+    regions = _regions(case.operator, errors.x, errors.exact, dtype)
     for number_of, name in enumerate(REGIONS):
         part = errors.ulps[regions == number_of]
         if part.size:

@@ -11,6 +11,7 @@ template <> struct coefficients<float> {
     static constexpr float log2e_lo = 1.925962991e-8f;
     static constexpr float gelu_exponent_hi = -7.213475108e-1f;
     static constexpr float gelu_exponent_lo = -9.629814956e-9f;
+    static constexpr float normal_density = 3.989422804e-1f;
     static constexpr float tanh_coarse = 4.9152e+4f;
     static constexpr float tanh_exponent1_hi = -2.30078125f;
     static constexpr float tanh_exponent1_lo = -1.426948144e-3f;
@@ -42,6 +43,27 @@ template <> struct polynomial_coefficients<float, false> {
         -2.3110088e-8f,
         6.632850431e-9f,
     };
+    static constexpr int normal_tail_degree = 10;
+    static constexpr float normal_tail[] = {
+        8.865110695e-2f,
+        8.870759478e-2f,
+        8.385113574e-2f,
+        7.711235959e-2f,
+        6.139577977e-2f,
+        3.791787117e-2f,
+        8.280703829e-2f,
+        -9.115147988e-2f,
+        1.413942143e-1f,
+        -8.924157428e-2f,
+        1.855595394e-2f,
+    };
+    static constexpr int log1p_curve_degree = 3;
+    static constexpr float log1p_curve[] = {
+        6.666664034e-1f,
+        4.000756064e-1f,
+        2.823661981e-1f,
+        2.685149802e-1f,
+    };
 };
 
 template <> struct polynomial_coefficients<float, true> {
@@ -62,6 +84,22 @@ template <> struct polynomial_coefficients<float, true> {
         -2.071295159e-8f,
         7.888244248e-9f,
     };
+    static constexpr int normal_tail_degree = 6;
+    static constexpr float normal_tail[] = {
+        1.141224511e-1f,
+        1.119082759e-1f,
+        1.162951733e-1f,
+        5.661966531e-2f,
+        8.797943354e-2f,
+        4.854931194e-2f,
+        -3.547538529e-2f,
+    };
+    static constexpr int log1p_curve_degree = 2;
+    static constexpr float log1p_curve[] = {
+        6.666776439e-1f,
+        3.982307064e-1f,
+        3.269394946e-1f,
+    };
 };
 
 template <> struct coefficients<double> {
@@ -71,6 +109,7 @@ template <> struct coefficients<double> {
     static constexpr double log2e_lo = 2.035527374093103205e-17;
     static constexpr double gelu_exponent_hi = -7.213475204444816935e-1;
     static constexpr double gelu_exponent_lo = -1.017763687046551602e-17;
+    static constexpr double normal_density = 3.989422804014326779e-1;
     static constexpr double tanh_coarse = 6.442450944e+9;
     static constexpr double tanh_exponent1_hi = -2.30220794677734375;
     static constexpr double tanh_exponent1_lo = -2.513669811391338948e-7;
@@ -118,6 +157,44 @@ template <> struct polynomial_coefficients<double, false> {
         1.159005152031180279e-17,
         -8.033979086271824505e-19,
         -6.993261510661460646e-20,
+    };
+    static constexpr int normal_tail_degree = 21;
+    static constexpr double normal_tail[] = {
+        6.649038005580635396e-2,
+        6.649038071620399117e-2,
+        6.464340755965029657e-2,
+        6.094980390355459462e-2,
+        5.555929721143702554e-2,
+        4.881722266108100232e-2,
+        4.090786470343883278e-2,
+        3.37217625556293629e-2,
+        2.213459560641406882e-2,
+        2.535478291759611783e-2,
+        -3.839694420673243541e-3,
+        2.460321072187936889e-2,
+        5.055275396500833628e-3,
+        -6.493183298189619534e-2,
+        1.694845900639690127e-1,
+        -2.682387507811921481e-1,
+        2.959031771640570644e-1,
+        -2.355623245587478938e-1,
+        1.308360803048291184e-1,
+        -4.754838205867979844e-2,
+        1.013013535362381205e-2,
+        -9.609820944815815671e-4,
+    };
+    static constexpr int log1p_curve_degree = 9;
+    static constexpr double log1p_curve[] = {
+        6.666666666666665856e-1,
+        4.000000000001458267e-1,
+        2.857142856710875716e-1,
+        2.222222271742786299e-1,
+        1.818178943613285817e-1,
+        1.53855700649586231e-1,
+        1.331414420965493615e-1,
+        1.200107280959071254e-1,
+        8.800738486144673882e-2,
+        1.616404561194353222e-1,
     };
 };
 

@@ -18,31 +18,34 @@ enum { ALIGN_FROM = 64 };
 
 template <class Formula, class T, Store mode>
 INFINIOP_INLINE void elementwise_step(const T *g, const T *x, T *out, const FormulaParameters &p) {
-    auto grads = widen(g), inputs = widen(x);
-    decltype(grads) results = mode == ACCUMULATE ? widen(out) : decltype(grads){};
-    for (int i = 0; i < grads.count; i++) {
-        auto gradient = Formula::template gradient<T>(grads.part[i], inputs.part[i], p);
-        results.part[i] = mode == ACCUMULATE ? results.part[i] + gradient : gradient;
+    auto inputs = widen(x);
+    decltype(inputs) grads = {}, results = {};
+    if constexpr (Formula::inputs == 2) grads = widen(g);
+    if constexpr (mode == ACCUMULATE) results = widen(out);
+    for (int i = 0; i < inputs.count; i++) {
+        auto result = Formula::template apply<T>(grads.part[i], inputs.part[i], p);
+        results.part[i] = mode == ACCUMULATE ? results.part[i] + result : result;
     }
     if (mode == STREAM) stream(out, narrow<T>(results));
     else store(out, narrow<T>(results));
 }
 
-// n elements, fewer than a register holds.
+// n elements, fewer than a register holds. One copy for every place that calls it: formulas are long.
 template <class Formula, class T, Store mode>
-INFINIOP_INLINE void elementwise_part(const T *g, const T *x, T *out, int64_t n, const FormulaParameters &p) {
+__attribute__((noinline)) void elementwise_part(const T *g, const T *x, T *out, int64_t n, const FormulaParameters &p) {
     T gt[register_of<T>::count] = {}, xt[register_of<T>::count] = {}, ot[register_of<T>::count] = {};
     size_t bytes = size_t(n) * sizeof(T);
-    __builtin_memcpy(gt, g, bytes);
+    if (Formula::inputs == 2) __builtin_memcpy(gt, g, bytes);
     __builtin_memcpy(xt, x, bytes);
     if (mode == ACCUMULATE) __builtin_memcpy(ot, out, bytes);
-    elementwise_step<Formula, T, mode == ACCUMULATE ? ACCUMULATE : WRITE>(gt, xt, ot, p);
+    elementwise_step<Formula, T, mode>(gt, xt, ot, p);
     __builtin_memcpy(out, ot, bytes);
 }
 
 template <class Formula, class T, Store mode>
 void elementwise(const void *g_, const void *x_, void *out_, int64_t n, const FormulaParameters *parameters) {
     constexpr int count = register_of<T>::count;
+    constexpr auto part = elementwise_part < Formula, T, mode == STREAM ? WRITE : mode > ;
     const T *g = (const T *)g_, *x = (const T *)x_;
     T *out = (T *)out_;
     FormulaParameters p = *parameters;  // out may alias it as far as the compiler knows
@@ -52,40 +55,36 @@ void elementwise(const void *g_, const void *x_, void *out_, int64_t n, const Fo
     if (mode == STREAM || n >= ALIGN_FROM * count) {
         int64_t unaligned = int64_t(-(uintptr_t)out % vector_bytes / sizeof(T));
         i = unaligned < n ? unaligned : n;
-        if (i) elementwise_part<Formula, T, mode>(g, x, out, i, p);
+        if (i) part(g, x, out, i, p);
     }
     for (; i + count <= n; i += count) {
-        prefetch((const char *)(g + i) + PREFETCH_BYTES);
+        if (Formula::inputs == 2) prefetch((const char *)(g + i) + PREFETCH_BYTES);
         prefetch((const char *)(x + i) + PREFETCH_BYTES);
         elementwise_step<Formula, T, mode>(g + i, x + i, out + i, p);
     }
-    if (i < n) elementwise_part<Formula, T, mode>(g + i, x + i, out + i, n - i, p);
+    if (i < n) part(g + i, x + i, out + i, n - i, p);
 }
 
 template <class Formula> bool formula_accepts(const FormulaParameters *parameters) {
     return Formula::accepts(*parameters);
 }
 
-template <class Formula, class T>
-constexpr void fill_dtype(KernelTable &table, int formula, int dtype) {
-    table.elementwise[formula][dtype][WRITE] = elementwise<Formula, T, WRITE>;
-    table.elementwise[formula][dtype][ACCUMULATE] = elementwise<Formula, T, ACCUMULATE>;
-    table.elementwise[formula][dtype][STREAM] = elementwise<Formula, T, STREAM>;
+template <class Formula, class T> constexpr void fill_dtype(FormulaKernels &kernels, int dtype) {
+    kernels.kernel[dtype][WRITE] = elementwise<Formula, T, WRITE>;
+    if constexpr (Formula::inputs == 2) kernels.kernel[dtype][ACCUMULATE] = elementwise<Formula, T, ACCUMULATE>;
+    kernels.kernel[dtype][STREAM] = elementwise<Formula, T, STREAM>;
 }
 
-template <class Formula> constexpr void fill_formula(KernelTable &table) {
-    int i = table.formula_count++;
-    table.formula_name[i] = Formula::name;
-    table.formula_accepts[i] = formula_accepts<Formula>;
-    fill_dtype<Formula, float16>(table, i, DTYPE_F16);
-    fill_dtype<Formula, bfloat16>(table, i, DTYPE_BF16);
-    fill_dtype<Formula, float>(table, i, DTYPE_F32);
-    fill_dtype<Formula, double>(table, i, DTYPE_F64);
-}
-
-template <class... Formula> constexpr void fill_elementwise(KernelTable &table, formula_list<Formula...>) {
-    static_assert(sizeof...(Formula) <= MAX_FORMULAS, "raise MAX_FORMULAS");
-    (fill_formula<Formula>(table), ...);
+template <class Formula> constexpr FormulaKernels kernels_of() {
+    FormulaKernels kernels = {};
+    kernels.name = Formula::name.text;
+    kernels.inputs = Formula::inputs;
+    kernels.accepts = formula_accepts<Formula>;
+    fill_dtype<Formula, float16>(kernels, DTYPE_F16);
+    fill_dtype<Formula, bfloat16>(kernels, DTYPE_BF16);
+    fill_dtype<Formula, float>(kernels, DTYPE_F32);
+    fill_dtype<Formula, double>(kernels, DTYPE_F64);
+    return kernels;
 }
 
 }  // namespace

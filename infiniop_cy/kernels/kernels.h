@@ -3,7 +3,7 @@
 #pragma once
 #include "amx.h"
 #include "convert.h"
-#include "elementwise.h"
+#include "formulas.h"
 #include "gemm.h"
 #include "dot2.h"
 #include "lanes.h"
@@ -21,12 +21,24 @@
 #define INFINIOP_JOIN_(a, b) a##b
 #define INFINIOP_JOIN(a, b) INFINIOP_JOIN_(a, b)
 
+extern const FormulaTable INFINIOP_FORMULAS(gradient_of, INFINIOP_ISA), INFINIOP_FORMULAS(value_of, INFINIOP_ISA);
+
 namespace INFINIOP_ISA {
 namespace {
+template <class... Formula> constexpr void fill_formulas(KernelTable &table, formula_list<Formula...>) {
+    constexpr int count = sizeof...(Formula);
+    static_assert(2 * count <= MAX_FORMULAS, "raise MAX_FORMULAS");
+    table.formula_count = 2 * count;
+    for (int i = 0; i < count; i++) {
+        table.formula[i] = &INFINIOP_FORMULAS(gradient_of, INFINIOP_ISA).formula[i];
+        table.formula[count + i] = &INFINIOP_FORMULAS(value_of, INFINIOP_ISA).formula[i];
+    }
+}
+
 constexpr KernelTable make_table() {
     KernelTable table = {};
     table.isa = INFINIOP_TEXT(INFINIOP_ISA);
-    fill_elementwise(table, formulas{});
+    fill_formulas(table, formulas{});
     fill_convert(table);
     fill_lanes(table);
     fill_stencil(table);

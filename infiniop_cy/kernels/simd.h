@@ -83,6 +83,12 @@ template <class Mask, class V> INFINIOP_INLINE V select(Mask mask, V yes, V no) 
 
 template <class V> INFINIOP_INLINE V absolute(V x) { return bits_as<V>(bits_as<integer<V>>(x) & lanes<V>::magnitude); }
 
+// |v| of x's sign.
+template <class V> INFINIOP_INLINE V with_sign_of(V x, V v) {
+    typedef integer<V> I;
+    return bits_as<V>((bits_as<I>(v) & lanes<V>::magnitude) | (bits_as<I>(x) & ~lanes<V>::magnitude));
+}
+
 // a*b + c, fused wherever the hardware fuses.
 #if defined(__CUDACC__)
 #define INFINIOP_FUSED 1

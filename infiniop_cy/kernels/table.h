@@ -28,11 +28,12 @@ enum Dtype {
 
 enum { MAX_FORMULAS = 64 };
 
-// How a kernel stores a gradient: over what out holds, added to it, or past the caches to memory, which saves reading
-// lines that will be overwritten, and pays where out does not stay in the cache.
+// How a kernel stores what it computes: over what out holds, added to it, or past the caches to memory, which saves
+// reading lines that will be overwritten, and pays where out does not stay in the cache.
 enum Store { WRITE, ACCUMULATE, STREAM, STORE_COUNT };
 
 // out[i] = gradient(g[i], x[i]) or, accumulating, out[i] + gradient; n contiguous elements of one dtype.
+// out[i] = value(x[i]) of a forward function, which takes no g and does not accumulate.
 // out may be g or x itself. All modes give the same bits.
 // After streaming, finish_streams() of support.h.
 typedef void (*ElementwiseKernel)(const void *g, const void *x, void *out, int64_t n, const FormulaParameters *);
@@ -236,16 +237,27 @@ typedef double (*SumKernel)(const char *from, int64_t step, int64_t row, int64_t
 typedef void (*SumChannelsKernel)(const char *from, int64_t step, int64_t row, int64_t rows, int64_t n,
                                   int64_t channels, double *sums);
 
+// One direction of a formula.
+struct FormulaKernels {
+    const char *name;
+    int inputs;  // 1: x; 2: x and g
+    bool (*accepts)(const FormulaParameters *);
+    ElementwiseKernel kernel[DTYPE_COUNT][STORE_COUNT];
+};
+
+// All of them in one direction, which elementwise.cpp defines.
+struct FormulaTable { struct FormulaKernels formula[MAX_FORMULAS / 2]; };
+#define INFINIOP_FORMULAS_(direction, isa) infiniop_##direction##_##isa
+#define INFINIOP_FORMULAS(direction, isa) INFINIOP_FORMULAS_(direction, isa)
+
 struct KernelTable {
     const char *isa;
-    int formula_count;
-    const char *formula_name[MAX_FORMULAS];
-    bool (*formula_accepts[MAX_FORMULAS])(const FormulaParameters *);
-    ElementwiseKernel elementwise[MAX_FORMULAS][DTYPE_COUNT][STORE_COUNT];
-    ConvertKernel convert[DTYPE_COUNT][DTYPE_COUNT];  // [from][to]
-    TransposeKernel transpose[DTYPE_COUNT];           // F16, BF16, F32, F64
-    TransposeKernel widen_transpose[DTYPE_COUNT];     // F16, BF16, F32, F64: to the compute type
-    TransposeToKernel transpose_to[DTYPE_COUNT];      // BF16, F32, F64
+    int formula_count;                                   // of both directions
+    const struct FormulaKernels *formula[MAX_FORMULAS];  // gradients first
+    ConvertKernel convert[DTYPE_COUNT][DTYPE_COUNT];     // [from][to]
+    TransposeKernel transpose[DTYPE_COUNT];              // F16, BF16, F32, F64
+    TransposeKernel widen_transpose[DTYPE_COUNT];        // F16, BF16, F32, F64: to the compute type
+    TransposeToKernel transpose_to[DTYPE_COUNT];         // BF16, F32, F64
     PadKernel pad_rows;
     StreamKernel stream_rows;
     PadKernel pad_every_other;        // 4-byte elements, two apart in the source

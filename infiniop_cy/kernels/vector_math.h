@@ -56,6 +56,8 @@ template <class V> INFINIOP_INLINE V product_minus(V a, V b, V c) { return mul_a
     }
 INFINIOP_POLYNOMIAL(exp2_curve)
 INFINIOP_POLYNOMIAL(gelu_tail)
+INFINIOP_POLYNOMIAL(normal_tail)
+INFINIOP_POLYNOMIAL(log1p_curve)
 #undef INFINIOP_POLYNOMIAL
 
 // An exponent n + rest: n the integer nearest to a*b, rest the remainder, with what is too small to move n.
@@ -71,6 +73,11 @@ template <class T, class V> struct power {
     V more, first, left;
 
     INFINIOP_INLINE V value() const { return scale(scalar<V>(1) + more, first); }
+    // The power less 1, without `left`: relative accuracy around 0 too.
+    INFINIOP_INLINE V minus_one() const {
+        V whole = scale(splat<V>(1), first);
+        return mul_add(more, whole, whole - scalar<V>(1));
+    }
     // The power times v, without `left`.
     INFINIOP_INLINE V times(V v) const { return scale(mul_add(more, v, v), first); }
     INFINIOP_INLINE V times(double_word<V> v) const { return scale(v.hi + mul_add_once(more, v.hi, v.lo), first); }
@@ -101,6 +108,66 @@ template <class T, class V> INFINIOP_INLINE power<T, V> exp_of_minus(V a) {
     split_exponent<V> exponent = split_product(a, splat<V>(-C::log2e_hi));
     if constexpr (!is_narrow<T>) exponent.rest = mul_add(a, splat<V>(-C::log2e_lo), exponent.rest);
     return exp2<T>(exponent);
+}
+
+// log2(e) * factor and log2(e) / divisor, to twice the precision of a vector's elements.
+template <class V> INFINIOP_INLINE double_word<V> log2e_times(double factor) {
+    typedef constants<V> C;
+    if constexpr (sizeof(scalar<V>) == 4) {
+        double rate = factor * coefficients<double>::log2e_hi;
+        float hi = float(rate);
+        return {splat<V>(hi), splat<V>(float(rate - double(hi)))};
+    } else {
+        double_word<V> product = exact_product(splat<V>(factor), splat<V>(C::log2e_hi));
+        return {product.hi, mul_add(splat<V>(factor), splat<V>(C::log2e_lo), product.lo)};
+    }
+}
+template <class V> INFINIOP_INLINE double_word<V> log2e_over(double divisor) {
+    typedef constants<V> C;
+    if constexpr (sizeof(scalar<V>) == 4) {
+        double rate = coefficients<double>::log2e_hi / divisor;
+        float hi = float(rate);
+        return {splat<V>(hi), splat<V>(float(rate - double(hi)))};
+    } else {
+        V d = splat<V>(divisor), hi = splat<V>(C::log2e_hi) / d;
+        V rest = mul_add_once(-hi, d, splat<V>(C::log2e_hi)) + C::log2e_lo;
+        return {hi, rest / d};
+    }
+}
+
+// exp(-rate a), with the rate in powers of 2, for a from 0 to where its product with anything is 0.
+template <class T, class V> INFINIOP_INLINE power<T, V> exp2_of_minus(V a, double_word<V> rate) {
+    split_exponent<V> exponent = split_product(a, -rate.hi);
+    if constexpr (!is_narrow<T>) exponent.rest = mul_add(a, -rate.lo, exponent.rest);
+    return exp2<T>(exponent);
+}
+
+// log(1 + z) for 0 <= z <= 1.
+template <class T, class V> INFINIOP_INLINE V log1p(V z) {
+    V s = z / (scalar<V>(2) + z), square = s * s;
+    return mul_add(s * square, log1p_curve<T>(square), s + s);
+}
+
+// exp(-a^2/2).
+template <class T, class V> INFINIOP_INLINE power<T, V> exp_of_minus_half_square(V a) {
+    typedef constants<V> C;
+    double_word<V> square = exact_product(a, a);
+    split_exponent<V> exponent = split_product(square.hi, splat<V>(C::gelu_exponent_hi));
+    if constexpr (!is_narrow<T>) {
+        exponent.rest = mul_add(square.lo, splat<V>(C::gelu_exponent_hi), exponent.rest);
+        exponent.rest = mul_add(square.hi, splat<V>(C::gelu_exponent_lo), exponent.rest);
+    }
+    return exp2<T>(exponent);
+}
+
+// R(a) = (1 - Phi(a)) exp(a^2/2) for a >= 0, a polynomial in r = k/(a + k).
+template <class T, class V> INFINIOP_INLINE V scaled_normal_tail(V a) {
+    constexpr scalar<V> k = polynomial_coefficients<scalar<V>, is_narrow<T>>::gelu_tail_k;
+    V sum = a + k, r = splat<V>(k) / sum, value = r * normal_tail<T>(r);
+    if constexpr (is_narrow<T>) return value;
+    // r is that of a number beside a, by what the sum and the quotient lost: R' = a R - 1/sqrt(2 pi) brings it to a.
+    V lost = a - (sum - k), beside = mul_add(r, lost, product_minus(r, sum, splat<V>(k))) * sum;
+    return mul_add(beside, mul_add(a, value, splat<V>(-constants<V>::normal_density)) * (1 / k), value);
 }
 
 // (1 - Phi(a) - a phi(a)) exp(a^2/2) for a >= 0. Its zero at 0.7518 is factored out, as that of a rational number,

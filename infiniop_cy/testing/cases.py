@@ -5,7 +5,7 @@ import numpy as np
 
 import infiniop_cy as iop
 from infiniop_cy.dtypes import STORAGE, numpy_dtype
-from infiniop_cy.operators import ROWS, Row
+from infiniop_cy.operators import OPERATORS, Operator
 
 DTYPES = tuple(STORAGE)
 
@@ -14,32 +14,43 @@ DTYPES = tuple(STORAGE)
 class Case:
     """One operator with one choice of parameters."""
 
-    row: Row
+    operator: Operator
     parameters: dict = field(default_factory=dict)
 
-    def __call__(self, grad_output, input, **keywords):
-        return getattr(iop, self.row.name)(grad_output, input, **self.parameters, **keywords)
+    def __call__(self, *inputs, **keywords):
+        """The result for (grad_output, input), or (input,) of a forward function."""
+        return getattr(iop, self.operator.name)(*inputs, **self.parameters, **keywords)
+
+    @property
+    def count(self):
+        """How many inputs a call takes."""
+        return len(self.operator.inputs)
+
+    def random(self, rng, shape, dtype, scale=3.0):
+        """Random inputs of one shape."""
+        return tuple(random_values(rng, shape, dtype, scale) for _ in range(self.count))
 
     def __str__(self):
         given = ",".join(f"{name}={value}" for name, value in self.parameters.items())
-        return f"{self.row.name}({given})" if given else self.row.name
+        return f"{self.operator.name}({given})" if given else self.operator.name
 
 
-def _cases(row):
+def _cases(operator):
     """The defaults, every choice, and for numbers a second value."""
-    yield Case(row)
-    for parameter in row.parameters:
+    yield Case(operator)
+    for parameter in operator.parameters:
         if parameter.choices:
             others = [value for value in parameter.choices if value != parameter.default]
         elif isinstance(parameter.default, bool):
             others = [not parameter.default]
         else:
-            others = [-0.75]
+            others = [parameter.second]
         for value in others:
-            yield Case(row, {parameter.name: value})
+            yield Case(operator, {parameter.name: value})
 
 
-CASES = tuple(case for row in ROWS for case in _cases(row))
+CASES = tuple(case for operator in OPERATORS for case in _cases(operator))
+GRADIENTS = tuple(case for case in CASES if case.operator.backward)
 
 SHAPES = {
     "0-d": (),

@@ -21,7 +21,20 @@ def _derivative(forward, x, parameters, digits):
 def derivative(case, x, digits=50):
     """The derivative of the case's forward at the float x, as an mpf. Not for kinks. Where the forward is about 1 and
     its derivative about 10**-k, the difference quotient leaves digits - k digits right."""
-    return _derivative(case.row.forward, float(x), tuple(case.parameters.items()), digits)
+    return _derivative(case.operator.forward, float(x), tuple(case.parameters.items()), digits)
+
+
+@lru_cache(maxsize=200_000)
+def _value(forward, x, parameters, digits):
+    with mpmath.workdps(digits):
+        return +mpmath.mpf(forward(mpmath, mpmath.mpf(x), **dict(parameters)))
+
+
+def exact_result(case, *inputs):
+    """What the case computes for floats (grad_output, x), or (x,) of a forward function, as an mpf. Not for kinks."""
+    if case.operator.backward:
+        return mpmath.mpf(inputs[0]) * derivative(case, inputs[1])
+    return _value(case.operator.forward, float(inputs[0]), tuple(case.parameters.items()), 50)
 
 
 def ulp_of(value, dtype):
@@ -31,20 +44,21 @@ def ulp_of(value, dtype):
     return np.ldexp(1.0, np.maximum(exponent - 1, lowest) - (bits - 1))
 
 
-def gradient_errors(case, dtype, got, grad_output, input):
+def result_errors(case, dtype, got, *inputs):
     """Errors of `got` in ulp, as (worst, text of the worst) over all elements; what is within the absolute bound
-    near a zero of the derivative counts as within the ulp bound. 1-d arrays."""
+    near a zero of the function, or of its derivative, counts as within the ulp bound. 1-d arrays."""
     most, absolute = TOLERANCES[dtype]
     worst, text = 0.0, ""
     with mpmath.workdps(50):
-        for value, g, x in zip(got.astype(float), grad_output.astype(float), input.astype(float)):
-            exact = mpmath.mpf(g) * derivative(case, x)
+        for value, *values in zip(*(a.astype(float) for a in (got, *inputs))):
+            exact = exact_result(case, *values)
             error = abs(mpmath.mpf(value) - exact)
             ulps = float(error / mpmath.mpf(float(ulp_of(float(exact), dtype))))
-            if error <= absolute * abs(g) and any(abs(x - zero) < NEAR for zero in case.row.zeros):
+            scale = abs(values[0]) if case.operator.backward else 1
+            if error <= absolute * scale and any(abs(values[-1] - zero) < NEAR for zero in case.operator.zeros):
                 ulps = min(ulps, most)
             if ulps > worst or ulps != ulps:
-                worst, text = ulps, (f"{case} {dtype}: g={g!r} x={x!r} gives {value!r}, "
+                worst, text = ulps, (f"{case} {dtype}: {dict(zip(case.operator.inputs, values))} gives {value!r}, "
                                      f"expected {float(exact)!r}, {ulps:.2f} ulp")
     return worst, text
 

@@ -272,7 +272,7 @@ def test_conv_on_gpuarrays(rng):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_host_and_device_arrays_agree(case, rng):
     """Both ways of calling give the same bits."""
-    g, x = (random_values(rng, (3, 111), "float32") for _ in range(2))
-    function = getattr(iop, case.row.name)._function
-    there = function(on_gpu(g), on_gpu(x), **case.parameters)
-    assert same_bits(function(g, x, device="cuda", **case.parameters), to_host(there))
+    inputs = case.random(rng, (3, 111), "float32")
+    function = getattr(iop, case.operator.name)._function
+    there = function(*map(on_gpu, inputs), **case.parameters)
+    assert same_bits(function(*inputs, device="cuda", **case.parameters), to_host(there))

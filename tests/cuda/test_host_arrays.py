@@ -3,10 +3,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from rotation import each_case
 
 import infiniop_cy as iop
 from infiniop_cy.backends import cuda_context
-from infiniop_cy.testing import CASES, DTYPES, LAYOUTS, SHAPES, arrange, random_values, same_bits
+from infiniop_cy.testing import DTYPES, LAYOUTS, SHAPES, arrange, same_bits
 from infiniop_cy.testing.conv import CONV_CASES, make_case
 
 relu = iop.relu_backward._function
@@ -17,21 +18,18 @@ def expected(g, x):
     return np.where(x <= 0, g.dtype.type(0), g)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shape", ["0-d", "empty", "4-d", "long rows"])
+@each_case(dtype=DTYPES, layout=LAYOUTS, shape=["0-d", "empty", "4-d", "long rows"])
 def test_every_layout(case, dtype, layout, shape, rng):
     """The same bits as mirrored device arrays in C order; outputs written where they are, and only there."""
-    g, x = (random_values(rng, SHAPES[shape], dtype) for _ in range(2))
-    want = case(g, x)  # on device arrays
-    function = getattr(iop, case.row.name)._function
-    laid = arrange(g, layout), arrange(x, layout)
+    inputs = case.random(rng, SHAPES[shape], dtype)
+    want = case(*inputs)  # on device arrays
+    function = getattr(iop, case.operator.name)._function
+    laid = [arrange(a, layout) for a in inputs]
     got = function(*laid, device="cuda", **case.parameters)
     assert type(got) is np.ndarray
     assert same_bits(got, want)
     assert got.strides == np.empty_like(laid[0]).strides
-    out = arrange(np.full_like(g, 7), layout)
+    out = arrange(np.full_like(inputs[0], 7), layout)
     assert function(*laid, out=out, device="cuda", **case.parameters) is out
     assert same_bits(np.array(out), want)
     assert function(*laid, out=laid[0], device="cuda", **case.parameters) is laid[0]

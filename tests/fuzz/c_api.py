@@ -4,14 +4,13 @@ import ctypes
 import numpy as np
 
 from infiniop_cy.capi import infini_root
-from infiniop_cy.operators import ROWS
+from infiniop_cy.operators import OPERATORS
 
 from .memory import Placed, numbers
 
 P, SIZE = ctypes.c_void_p, ctypes.c_size_t
 ODD = (0, 1, 2, 3, 5, 17, 2**31, 2**32 + 1, 2**60, 2**63 - 1, 2**63, 2**64 - 1)
 F32 = 13
-NAMES = ["".join(part.capitalize() for part in row.name.split("_")) for row in ROWS]
 _library = []
 
 
@@ -41,19 +40,22 @@ def any_tensor(rng):
 
 
 def create_elementwise(rng, handle, tensors):
-    name, made = NAMES[rng.integers(len(NAMES))], P()
-    extra = []
-    if "Leaky" in name:
-        extra = [ctypes.c_float(rng.choice([0.01, -1, np.nan])), ctypes.c_bool(bool(rng.integers(2)))]
-    status = getattr(library(), f"infiniopCreate{name}Descriptor")(handle, ctypes.byref(made), *tensors, *extra)
+    """(operator, descriptor), of any operator that takes so many tensors."""
+    chosen = [operator for operator in OPERATORS if len(operator.tensors) == len(tensors)]
+    operator, made = chosen[rng.integers(len(chosen))], P()
+    extra = [ctypes.c_bool(bool(rng.integers(2))) if isinstance(p.default, bool)
+             else ctypes.c_float(rng.choice([p.default, -1, np.nan])) for p in operator.parameters if not p.choices]
+    status = getattr(library(), f"infiniopCreate{operator.class_name}Descriptor")(
+        handle, ctypes.byref(made), *tensors, *extra)
     assert 0 <= status <= 13
-    return name, made if status == 0 else P(0)
+    return operator.class_name, made if status == 0 else P(0)
 
 
 def run_elementwise(rng, handle):
     """A descriptor of one small shape, on placed memory, a pointer of which may be NULL."""
     shape = tuple(int(n) for n in rng.integers(0, 9, int(rng.integers(0, 4))))
-    placed = [Placed(rng, numbers(rng, shape, "float32"), output=True) for _ in range(3)]
+    placed = [Placed(rng, numbers(rng, shape, "float32"), output=True)
+              for _ in range(int(rng.integers(2, 4)))]
     tensors = [tensor(rng, shape, F32, [s // 4 % 2**64 for s in p.array.strides]) for p in placed]
     name, op = create_elementwise(rng, handle, tensors)
     if op.value:
@@ -98,7 +100,7 @@ def run(rng):
     elif kind == 1:
         create_conv(rng, handle)
     else:
-        tensors = [any_tensor(rng) for _ in range(3)]
+        tensors = [any_tensor(rng) for _ in range(int(rng.integers(2, 4)))]
         name, op = create_elementwise(rng, handle, tensors)
         if op.value:
             assert getattr(library(), f"infiniopDestroy{name}Descriptor")(op) == 0

@@ -10,16 +10,16 @@ from .convolution import integer
 from .elementwise import shape_of
 from .memory import GUARD, Placed, numbers, same
 
-CLASS_OF = {cls.row.name: cls for cls in DESCRIPTORS.values()}
+CLASS_OF = {cls.operator: cls for cls in DESCRIPTORS.values()}
 
 
 def run_elementwise(rng, handle, dtype):
     case, shape = CASES[rng.integers(len(CASES))], shape_of(rng)
-    values = [numbers(rng, shape, dtype) for _ in range(3)]
+    values = [numbers(rng, shape, dtype) for _ in range(1 + case.count)]
     placed = [Placed(rng, v, output=True) for v in values]
-    expected = case(values[2], values[1], num_threads=1)
+    expected = case(*values[:0:-1], num_threads=1)
     tensors = [iop.TensorDescriptor.from_array(p.array) for p in placed]
-    with CLASS_OF[case.row.name](handle, *tensors, **case.parameters) as op:
+    with CLASS_OF[case.operator.name](handle, *tensors, **case.parameters) as op:
         arguments = [p.array.ctypes.data if rng.integers(2) and p.array.size else p.array for p in placed]
         op.calculate(None, *arguments)
     same(placed[0].array, expected, f"{case} {dtype} {shape}")

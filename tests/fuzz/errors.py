@@ -45,7 +45,7 @@ def run(rng):
         if rng.random() < 0.5:
             given["out"] = arrays[-1]
             given["accumulate"] = bool(rng.integers(2))
-        guarded(lambda: case(arrays[0], arrays[1], **given), placed)
+        guarded(lambda: case(*arrays[:case.count], **given), placed)
         return
     given = {name: odd_value(rng) for name in ("stride", "padding", "dilation", "groups", "output_mask", "num_threads")
              if rng.random() < 0.3}

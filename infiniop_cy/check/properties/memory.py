@@ -112,7 +112,7 @@ def check_in_place(subject):
         yield skipped("in place", "the candidate takes no out=")
         return
     refused, tried = None, 0
-    for name in ("grad_output", "input"):
+    for name in subject.case.operator.inputs:
         for n in (1, 67, 5000):
             g, x = subject.values(n), subject.values(n)
             reply, difference = _placed(subject, f"in place of {name}, {n} elements", g, x, in_place=name)
@@ -130,7 +130,7 @@ def check_overlap(subject):
         yield skipped("overlap", "the candidate takes no out=")
         return
     refused, tried = 0, 0
-    for name in ("grad_output", "input"):
+    for name in subject.case.operator.inputs:
         for n, offset in ((1000, 1), (1000, -1), (100, 7), (5000, 16), (5000, 100), (40, -3)):
             g, x = subject.values(n), subject.values(n)
             reply, difference = _placed(subject, f"out overlapping {name} by all but {abs(offset)}", g, x,

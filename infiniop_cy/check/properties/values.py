@@ -34,6 +34,12 @@ DECIDED = 60
 def blocks(subject):
     """(what, g, x) of the sweep."""
     dtype, rng, quick = subject.dtype, subject.rng, subject.settings.quick
+    if subject.case.count < 2:
+        x = inputs.every_value(dtype) if dtype in ("float16", "bfloat16") else np.concatenate([
+            inputs.sample(subject.case.operator, dtype, rng, (QUICK if quick else USUAL)[dtype]),
+            inputs.special_values(dtype)])
+        yield f"every {dtype} x" if x.itemsize == 2 else f"a sample of {dtype}", np.ones_like(x), x
+        return
     if dtype in ("float16", "bfloat16"):
         x = inputs.every_value(dtype)
         for g in inputs.GRADIENTS[:2 if quick else None]:
@@ -42,7 +48,7 @@ def blocks(subject):
         shuffled = rng.permutation(x)
         yield f"every {dtype} g with random x", shuffled, inputs.random_gradients(rng, dtype, x.size)
     else:
-        x = inputs.sample(subject.case.row, dtype, rng, (QUICK if quick else USUAL)[dtype])
+        x = inputs.sample(subject.case.operator, dtype, rng, (QUICK if quick else USUAL)[dtype])
         for g in inputs.GRADIENTS[:1 if dtype == "float64" else 2 if quick else None]:
             yield f"a sample of {dtype} with g = {g:g}", np.full_like(x, g), x
         yield f"a sample of {dtype} with random g", inputs.random_gradients(rng, dtype, x.size), x
@@ -53,8 +59,9 @@ def blocks(subject):
 
 def screened(subject):
     """float64 inputs where the candidate and this library's kernel differ most: mpmath is to decide on these."""
-    x = inputs.sample(subject.case.row, "float64", subject.rng, SCREENED // 10 if subject.settings.quick else SCREENED)
-    g = inputs.random_gradients(subject.rng, "float64", x.size)
+    count = SCREENED // 10 if subject.settings.quick else SCREENED
+    x = inputs.sample(subject.case.operator, "float64", subject.rng, count)
+    g = inputs.random_gradients(subject.rng, "float64", x.size) if subject.case.count > 1 else np.ones_like(x)
     reply = subject.run("a large sample of float64", g, x)
     if not reply.ok or reply.results["grad_input"] is None:
         return

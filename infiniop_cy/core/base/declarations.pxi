@@ -126,12 +126,15 @@ cdef extern from "../kernels/table.h" nogil:
         void (*add)(const char *, char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
         void (*narrow_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
         void (*save_panels)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int, int) noexcept nogil
+    ctypedef struct FormulaKernels:
+        const char *name
+        int inputs
+        AcceptsParameters accepts
+        ElementwiseKernel (*kernel)[3]
     ctypedef struct KernelTable:
         const char *isa
         int formula_count
-        const char **formula_name
-        AcceptsParameters *formula_accepts
-        ElementwiseKernel (*elementwise)[20][3]
+        const FormulaKernels **formula
         ConvertKernel (*convert)[20]
         TransposeKernel *transpose
         TransposeKernel *widen_transpose
@@ -200,7 +203,7 @@ if kernels == NULL:
 
 def formula_names():
     """Names of the compiled formulas; a position in this list is the formula's number."""
-    return [kernels.formula_name[i].decode() for i in range(kernels.formula_count)]
+    return [kernels.formula[i].name.decode() for i in range(kernels.formula_count)]
 
 
 def build_info():

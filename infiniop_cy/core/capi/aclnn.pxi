@@ -174,6 +174,7 @@ cdef public aclnnStatus aclnnLeakyReluBackwardGetWorkspaceSize(
         return ACLNN_ERR_PARAM_INVALID
     memset(&spec, 0, sizeof(ElementwiseSpec))
     spec.formula = formula_number("leaky_relu_backward")
+    spec.operands = OPERANDS
     spec.promotes = True
     spec.parameters.value[0] = (<ScalarObject *>negativeSlope).value
     spec.parameters.value[1] = selfIsResult
@@ -182,7 +183,7 @@ cdef public aclnnStatus aclnnLeakyReluBackwardGetWorkspaceSize(
         return ACLNN_ERR_RUNTIME_ERROR
     for k in range(OPERANDS):
         object.data[k] = tensors[k].data
-    if plan_elementwise(&spec, &tensors[OUT], &tensors[INPUT], &tensors[GRAD_OUTPUT], &object.plan, &failure) \
+    if plan_elementwise(&spec, tensors, &object.plan, &failure) \
             or check_addresses(&object.plan, object.data, &failure):
         free_object(object, ACL_EXECUTOR_OBJECT, sizeof(ExecutorObject))
         return acl_status(status_of(failure.rule))

@@ -184,31 +184,32 @@ cdef public infiniStatus_t infiniopDestroyTensorDescriptor(infiniopTensorDescrip
 cdef int formula_number(const char *name) noexcept nogil:
     cdef int i
     for i in range(kernels.formula_count):
-        if strcmp(kernels.formula_name[i], name) == 0:
+        if strcmp(kernels.formula[i].name, name) == 0:
             return i
     return -1
 
 
 cdef public infiniStatus_t infiniop_elementwise_create(
-        infiniopHandle_t handle, void **desc_ptr, infiniopTensorDescriptor_t grad_input,
-        infiniopTensorDescriptor_t input, infiniopTensorDescriptor_t grad_output, int position, const char *formula,
-        c_bool promotes, const double *values, int count) noexcept nogil:
+        infiniopHandle_t handle, void **desc_ptr, const infiniopTensorDescriptor_t *tensors, int position,
+        const char *formula, c_bool promotes, const double *values, int count) noexcept nogil:
     cdef ElementwiseSpec spec
     cdef ElementwiseObject *object
     cdef Failure failure
     cdef infiniStatus_t status
     cdef int i
-    cdef const void *tensors[OPERANDS]
+    cdef Tensor operand[OPERANDS]
     if desc_ptr == NULL:
         return INFINI_STATUS_NULL_POINTER
-    tensors[OUT], tensors[INPUT], tensors[GRAD_OUTPUT] = grad_input, input, grad_output
     status = check_object(handle, HANDLE_OBJECT)
-    for i in range(OPERANDS):
-        if status == INFINI_STATUS_SUCCESS:
-            status = check_object(tensors[i], TENSOR_OBJECT)
     if status != INFINI_STATUS_SUCCESS:
         return status
     spec.formula = formula_number(formula)
+    spec.operands = 1 + kernels.formula[spec.formula].inputs
+    for i in range(spec.operands):
+        status = check_object(tensors[i], TENSOR_OBJECT)
+        if status != INFINI_STATUS_SUCCESS:
+            return status
+        operand[i] = (<TensorObject *>tensors[i]).tensor
     spec.promotes = promotes
     spec.accumulate = False
     memset(&spec.parameters, 0, sizeof(FormulaParameters))
@@ -219,9 +220,7 @@ cdef public infiniStatus_t infiniop_elementwise_create(
     object = <ElementwiseObject *>new_object(ELEMENTWISE_OBJECT + position, sizeof(ElementwiseObject))
     if object == NULL:
         return INFINI_STATUS_INTERNAL_ERROR
-    status = status_of(plan_elementwise(
-        &spec, &(<TensorObject *>grad_input).tensor, &(<TensorObject *>input).tensor,
-        &(<TensorObject *>grad_output).tensor, &object.plan, &failure))
+    status = status_of(plan_elementwise(&spec, operand, &object.plan, &failure))
     if status == INFINI_STATUS_SUCCESS and on_gpu(handle):
         status = cuda_status(cuda_require((<Object *>handle).device_id,
                                           cuda_elementwise_module(spec.formula, object.plan.dtype)))
@@ -244,7 +243,7 @@ cdef public infiniStatus_t infiniop_elementwise_workspace(void *desc, int positi
 
 
 cdef public infiniStatus_t infiniop_elementwise_calculate(
-        void *desc, int position, void *workspace, size_t workspace_size, void *grad_input, const void *input,
+        void *desc, int position, void *workspace, size_t workspace_size, void *out, const void *input,
         const void *grad_output, void *stream) noexcept nogil:
     cdef infiniStatus_t status = check_object(desc, ELEMENTWISE_OBJECT + position)
     cdef char *data[OPERANDS]
@@ -253,7 +252,7 @@ cdef public infiniStatus_t infiniop_elementwise_calculate(
     cdef const ElementwisePlan *plan
     if status != INFINI_STATUS_SUCCESS:
         return status
-    data[OUT], data[INPUT], data[GRAD_OUTPUT] = <char *>grad_input, <char *>input, <char *>grad_output
+    data[OUT], data[INPUT], data[GRAD_OUTPUT] = <char *>out, <char *>input, <char *>grad_output
     plan = &(<ElementwiseObject *>desc).plan
     if on_gpu(desc):
         status = status_of(check_device_addresses(plan, data, &failure))

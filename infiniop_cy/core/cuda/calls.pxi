@@ -95,10 +95,10 @@ cdef int require_primary_context(char **data, int count, int index, str op, tupl
 
 cdef int cuda_elementwise(const ElementwisePlan *plan, char **data, int index, void *stream, str op,
                           tuple names) except -1:
-    """Queue the gradient on a stream. names: of out, input and grad_output."""
+    """Queue the operator on a stream. names: of its operands, the output first."""
     cdef CudaQueue queue
     cdef int code
-    require_primary_context(data, OPERANDS, index, op, names)
+    require_primary_context(data, plan.operands, index, op, names)
     queue.module = require_module(index, cuda_elementwise_module(plan.formula, plan.dtype), op)
     queue.stream = stream
     with nogil:

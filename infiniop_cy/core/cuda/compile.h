@@ -46,7 +46,12 @@ inline fs::path source_file(const std::string &name) {
 inline std::vector<std::string> options(const std::string &name, int dtype) {
     std::vector<std::string> result(std::begin(common_options), std::end(common_options));
     result.push_back(std::string("-DINFINIOP_T=") + dtype_types[dtype]);
-    if (name != "conv_backward") result.push_back("-DINFINIOP_FORMULA=" + name);
+    if (name == "conv_backward") return result;
+    const std::string suffix = "_backward";
+    const bool backward =
+        name.size() > suffix.size() && !name.compare(name.size() - suffix.size(), suffix.size(), suffix);
+    result.push_back("-DINFINIOP_FORMULA=" + (backward ? name.substr(0, name.size() - suffix.size()) : name));
+    result.push_back(std::string("-DINFINIOP_DIRECTION=") + (backward ? "gradient_of" : "value_of"));
     return result;
 }
 

@@ -92,7 +92,7 @@ cdef int cuda_elementwise_module(int formula, int dtype) noexcept nogil:
 cdef int check_device_addresses(const ElementwisePlan *plan, char **data, Failure *failure) noexcept nogil:
     """Check addresses as on the CPU, and that each is a multiple of its element's size: a GPU would fault."""
     cdef int k
-    for k in range(OPERANDS):
+    for k in range(plan.operands):
         if plan.size and <uintptr_t>data[k] % <uintptr_t>plan.itemsize[k]:
             return fail(failure, Rule.ADDRESS_UNALIGNED, k, -1, -1, 0, plan.itemsize[k])
     return check_addresses(plan, data, failure)
@@ -121,7 +121,7 @@ cdef int launch_contiguous(const ElementwisePlan *plan, char **data, CudaQueue *
     cdef int64_t per_block = CUDA_BLOCK * (CUDA_VECTOR_BYTES // itemsize_of(plan.dtype))
     cdef int k
     memset(&arguments, 0, sizeof(arguments))
-    for k in range(OPERANDS):
+    for k in range(plan.operands):
         arguments.data[k] = data[k] + plan.offset[k]
     arguments.size = plan.size
     arguments.parameters = plan.parameters
@@ -135,7 +135,7 @@ cdef int launch_strided(const ElementwisePlan *plan, char **data, CudaQueue *que
     cdef int64_t per_block = CUDA_BLOCK * CUDA_ITEMS, blocks
     cdef int k, d
     memset(&arguments, 0, sizeof(arguments))
-    for k in range(OPERANDS):
+    for k in range(plan.operands):
         arguments.data[k] = data[k] + plan.offset[k]
         arguments.dtypes[k] = plan.dtypes[k]
         arguments.across[k] = plan.tile_axis >= 0 and k != OUT and plan.across[k]
@@ -148,7 +148,7 @@ cdef int launch_strided(const ElementwisePlan *plan, char **data, CudaQueue *que
         arguments.axes[d].length = plan.shape[d]
         if plan.size < INT32_MAX:
             arguments.axes[d].divisor = cuda_divisor(<unsigned>plan.shape[d])
-        for k in range(OPERANDS):
+        for k in range(plan.operands):
             arguments.axes[d].strides[k] = plan.strides[k][d]
     blocks = tiled_blocks(plan) if kernel == CUDA_KERNEL_TILED else (plan.size + per_block - 1) // per_block
     return launch_blocks(queue, kernel, blocks, &arguments, sizeof(arguments))
@@ -160,7 +160,7 @@ cdef int launch_elementwise(const ElementwisePlan *plan, char **data, CudaQueue 
     cdef int k
     if plan.size == 0:
         return 0
-    for k in range(OPERANDS):
+    for k in range(plan.operands):
         contiguous = contiguous and plan.run[k] == plan.size \
             and <uintptr_t>(data[k] + plan.offset[k]) % CUDA_VECTOR_BYTES == 0
         mixed = mixed or plan.dtypes[k] != plan.dtype

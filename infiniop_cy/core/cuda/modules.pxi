@@ -36,7 +36,7 @@ cdef const char *cuda_module_kernels(int number, const char *const **names, int 
     cdef int formula = number // CUDA_DTYPES
     if formula < kernels.formula_count:
         names[0], count[0] = cuda_elementwise_names, CUDA_ELEMENTWISE_KERNELS
-        return kernels.formula_name[formula]
+        return kernels.formula[formula].name
     names[0], count[0] = cuda_conv_kernel_names, CUDA_CONV_KERNELS
     return "conv_backward"
 

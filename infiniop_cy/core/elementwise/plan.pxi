@@ -11,12 +11,13 @@ cdef enum:
 cdef void choose_kernel(const ElementwiseSpec *spec, ElementwisePlan *plan) noexcept nogil:
     """Take the kernels of the formula for plan.dtype; large outputs go past the caches, unless they accumulate."""
     plan.formula = spec.formula
+    plan.operands = spec.operands
     plan.accumulate = spec.accumulate
     plan.parameters = spec.parameters
-    plan.kernel = kernels.elementwise[spec.formula][plan.dtype][ACCUMULATE if spec.accumulate else WRITE]
+    plan.kernel = kernels.formula[spec.formula].kernel[plan.dtype][ACCUMULATE if spec.accumulate else WRITE]
     plan.stream = plan.kernel
     if not spec.accumulate and plan.size * plan.itemsize[OUT] >= STREAM_FROM:
-        plan.stream = kernels.elementwise[spec.formula][plan.dtype][STREAM]
+        plan.stream = kernels.formula[spec.formula].kernel[plan.dtype][STREAM]
 
 
 cdef void plan_contiguous(const ElementwiseSpec *spec, int dtype, int64_t size, ElementwisePlan *plan) noexcept nogil:
@@ -26,7 +27,7 @@ cdef void plan_contiguous(const ElementwiseSpec *spec, int dtype, int64_t size, 
     plan.ndim = 1
     plan.size = plan.shape[0] = size
     plan.tile_axis = -1
-    for k in range(OPERANDS):
+    for k in range(spec.operands):
         plan.dtypes[k] = dtype
         plan.itemsize[k] = plan.strides[k][0] = itemsize_of(dtype)
         plan.offset[k] = 0
@@ -47,21 +48,20 @@ cdef int64_t contiguous_run(const ElementwisePlan *plan, int k) noexcept nogil:
     return run
 
 
-cdef int plan_elementwise(const ElementwiseSpec *spec, const Tensor *out, const Tensor *input,
-                          const Tensor *grad_output, ElementwisePlan *plan, Failure *failure) noexcept nogil:
-    """Check tensors of one shape, without addresses, and plan how to walk them."""
-    cdef const Tensor *operand[OPERANDS]
+cdef int plan_elementwise(const ElementwiseSpec *spec, const Tensor *operand, ElementwisePlan *plan,
+                          Failure *failure) noexcept nogil:
+    """Check tensors of one shape, one per operand, without addresses, and plan how to walk them."""
+    cdef const Tensor *out = &operand[OUT]
     cdef int order[MAX_NDIM]
     cdef int64_t sign
     cdef int64_t width[MAX_NDIM]
     cdef int n = 0, d, i, k, last
     cdef bint mergeable
-    if check_elementwise(spec, out, input, grad_output, plan, failure):
+    if check_elementwise(spec, operand, plan, failure):
         return failure.rule
-    operand[OUT], operand[INPUT], operand[GRAD_OUTPUT] = out, input, grad_output
     choose_kernel(spec, plan)
     plan.deliver = kernels.convert[plan.dtype][out.dtype]
-    for k in range(OPERANDS):
+    for k in range(spec.operands):
         plan.fetch[k] = kernels.convert[plan.dtypes[k]][plan.dtype]
         plan.offset[k] = 0
 
@@ -84,25 +84,25 @@ cdef int plan_elementwise(const ElementwiseSpec *spec, const Tensor *out, const 
         if out.strides[d] < 0:  # walk the output upwards; elements are independent of the order
             sign = -1
             if plan.size:
-                for k in range(OPERANDS):
+                for k in range(spec.operands):
                     plan.offset[k] += operand[k].strides[d] * (out.shape[d] - 1)
         mergeable = last >= 0
-        for k in range(OPERANDS):
+        for k in range(spec.operands):
             mergeable = mergeable and plan.strides[k][last] == sign * operand[k].strides[d] * out.shape[d]
         if mergeable:
             plan.shape[last] *= out.shape[d]
         else:
             last += 1
             plan.shape[last] = out.shape[d]
-        for k in range(OPERANDS):
+        for k in range(spec.operands):
             plan.strides[k][last] = sign * operand[k].strides[d]
     if last < 0:
         last = 0
         plan.shape[0] = 1
-        for k in range(OPERANDS):
+        for k in range(spec.operands):
             plan.strides[k][0] = plan.itemsize[k]
     plan.ndim = last + 1
-    for k in range(OPERANDS):
+    for k in range(spec.operands):
         plan.run[k] = contiguous_run(plan, k)
     plan_tiles(plan)
     return Rule.PASSED

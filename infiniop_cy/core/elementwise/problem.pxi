@@ -1,20 +1,24 @@
 # What an elementwise operator is asked to do, the plan that answers it, and the rules that both must keep.
+#
+# A gradient has three operands: out, input and grad_output; a forward function has the first two.
 cdef enum:
     OUT = 0
     INPUT = 1
     GRAD_OUTPUT = 2
-    OPERANDS = 3
+    OPERANDS = 3  # at most
 
 
 ctypedef struct ElementwiseSpec:
     int formula
-    bint promotes    # inputs of two dtypes promote, the output may have any dtype (leaky_relu_backward)
+    int operands     # of the formula
+    bint promotes    # inputs of two dtypes promote, the output may have any dtype (leaky_relu)
     bint accumulate
     FormulaParameters parameters
 
 
 ctypedef struct ElementwisePlan:
     int formula
+    int operands
     int dtype        # of the blocks that the kernel sees
     int ndim         # >= 1
     int64_t size
@@ -36,46 +40,52 @@ ctypedef struct ElementwisePlan:
     TransposeKernel transpose
 
 
-cdef int check_input_dtypes(const ElementwiseSpec *spec, int grad_output, int input,
-                            int *result, Failure *failure) noexcept nogil:
+cdef int main_input(int operands) noexcept nogil:
+    """Return the input that the others, and the output, are compared with."""
+    return operands - 1
+
+
+cdef int check_input_dtypes(const ElementwiseSpec *spec, const Tensor *operand, int *result,
+                            Failure *failure) noexcept nogil:
     """Check the dtypes of the inputs and find that of the result."""
-    if not is_floating(grad_output):
-        return fail(failure, Rule.DTYPE_UNSUPPORTED, GRAD_OUTPUT)
-    if not is_floating(input):
-        return fail(failure, Rule.DTYPE_UNSUPPORTED, INPUT)
-    if grad_output != input and not spec.promotes:
-        return fail(failure, Rule.DTYPE_MISMATCH, INPUT, GRAD_OUTPUT)
-    result[0] = promoted_dtype(grad_output, input)
+    cdef int main = main_input(spec.operands), k
+    for k in range(main, OUT, -1):
+        if not is_floating(operand[k].dtype):
+            return fail(failure, Rule.DTYPE_UNSUPPORTED, k)
+    result[0] = operand[main].dtype
+    for k in range(INPUT, main):
+        if operand[k].dtype != operand[main].dtype and not spec.promotes:
+            return fail(failure, Rule.DTYPE_MISMATCH, k, main)
+        result[0] = promoted_dtype(result[0], operand[k].dtype)
     return Rule.PASSED
 
 
-cdef int check_elementwise(const ElementwiseSpec *spec, const Tensor *out, const Tensor *input,
-                           const Tensor *grad_output, ElementwisePlan *plan, Failure *failure) noexcept nogil:
+cdef int check_elementwise(const ElementwiseSpec *spec, const Tensor *operand, ElementwisePlan *plan,
+                           Failure *failure) noexcept nogil:
     """Check every rule that does not depend on addresses, and set the plan's size and dtypes."""
-    cdef const Tensor *operand[OPERANDS]
+    cdef const Tensor *out = &operand[OUT]
     cdef int k, d, result
     cdef int64_t size
-    operand[OUT], operand[INPUT], operand[GRAD_OUTPUT] = out, input, grad_output
-    if not kernels.formula_accepts[spec.formula](&spec.parameters):
+    if not kernels.formula[spec.formula].accepts(&spec.parameters):
         return fail(failure, Rule.PARAMETERS_CONTRADICT)
-    if check_input_dtypes(spec, grad_output.dtype, input.dtype, &result, failure):
+    if check_input_dtypes(spec, operand, &result, failure):
         return failure.rule
     if out.dtype != result:
         if not spec.promotes:
-            return fail(failure, Rule.DTYPE_MISMATCH, OUT, GRAD_OUTPUT)
+            return fail(failure, Rule.DTYPE_MISMATCH, OUT, main_input(spec.operands))
         if kernels.convert[result][out.dtype] == NULL:
             return fail(failure, Rule.DTYPE_UNSUPPORTED, OUT)
         if spec.accumulate:
             if not is_floating(out.dtype):
                 return fail(failure, Rule.ACCUMULATE_DTYPE, OUT)
             result = promoted_dtype(result, out.dtype)  # what out holds must not be rounded before adding
-    for k in range(OPERANDS):
+    for k in range(spec.operands):
         if operand[k].ndim != out.ndim:
             return fail(failure, Rule.SHAPE_MISMATCH, k, OUT)
         for d in range(out.ndim):
             if operand[k].shape[d] != out.shape[d]:
                 return fail(failure, Rule.SHAPE_MISMATCH, k, OUT)
-        if tensor_size(operand[k], k, &size, failure):
+        if tensor_size(&operand[k], k, &size, failure):
             return failure.rule
         plan.dtypes[k] = operand[k].dtype
         plan.itemsize[k] = itemsize_of(operand[k].dtype)
@@ -90,10 +100,10 @@ cdef int check_addresses(const ElementwisePlan *plan, char **data, Failure *fail
     cdef bint same
     if plan.size == 0:
         return Rule.PASSED
-    for k in range(OPERANDS):
+    for k in range(plan.operands):
         if data[k] == NULL:
             return fail(failure, Rule.NULL_DATA, k)
-    for k in range(1, OPERANDS):
+    for k in range(INPUT, plan.operands):
         same = data[k] == data[OUT] and plan.dtypes[k] == plan.dtypes[OUT]
         for d in range(plan.ndim):
             same = same and plan.strides[k][d] == plan.strides[OUT][d]

@@ -57,23 +57,23 @@ cdef void run_chunk(const ElementwisePlan *plan, ElementwiseKernel stream, char 
     cdef int64_t left[OPERANDS]  # of the contiguous run that an operand is in
     cdef int last = plan.ndim - 1, k, d
     cdef ElementwiseKernel kernel
-    for k in range(OPERANDS):
+    for k in range(plan.operands):
         at[k] = data[k] + plan.offset[k]
     for d in range(last, -1, -1):
         index[d] = rest % plan.shape[d]
         rest //= plan.shape[d]
-        for k in range(OPERANDS):
+        for k in range(plan.operands):
             at[k] += index[d] * plan.strides[k][d]
     while count:
         n = count
-        for k in range(OPERANDS):
+        for k in range(plan.operands):
             left[k] = plan.run[k] - start % plan.run[k] if plan.run[k] else 0
             n = min(n, left[k])
         if n < min(count, <int64_t>LONG_ROW):
             n = min(count, block_size)
             if plan.shape[last] >= LONG_ROW:
                 n = min(n, plan.shape[last] - index[last])
-        for k in range(OPERANDS):
+        for k in range(plan.operands):
             if n <= left[k]:
                 block[k] = at[k]
             else:
@@ -81,7 +81,7 @@ cdef void run_chunk(const ElementwisePlan *plan, ElementwiseKernel stream, char 
                 if k != OUT or plan.accumulate:
                     walk_rows(plan, k, index, at[k], block[k], n, True)
         kernel = plan.kernel if block[OUT] == <char *>buffer[OUT] else stream
-        kernel(block[GRAD_OUTPUT], block[INPUT], block[OUT], n, &plan.parameters)
+        kernel(block[main_input(plan.operands)], block[INPUT], block[OUT], n, &plan.parameters)
         if block[OUT] == <char *>buffer[OUT]:
             walk_rows(plan, OUT, index, at[OUT], block[OUT], n, False)
         start += n
@@ -92,7 +92,7 @@ cdef void run_chunk(const ElementwisePlan *plan, ElementwiseKernel stream, char 
             rest = index[d] + carry
             carry = rest // plan.shape[d]
             rest -= carry * plan.shape[d]
-            for k in range(OPERANDS):
+            for k in range(plan.operands):
                 at[k] += (rest - index[d]) * plan.strides[k][d]
             index[d] = rest
             d -= 1
@@ -130,7 +130,7 @@ cdef void run_elementwise(const ElementwisePlan *plan, char **data, int threads)
     run.plan, run.stream, run.data = plan, plan.stream, data
     if plan.size == 0:
         return
-    if (data[OUT] == data[INPUT] or data[OUT] == data[GRAD_OUTPUT]
+    if (data[OUT] == data[INPUT] or data[OUT] == data[main_input(plan.operands)]
             or <uintptr_t>data[OUT] % <uintptr_t>plan.itemsize[OUT]):  # streaming stores have to be aligned
         run.stream = plan.kernel
     if plan.size < PARALLEL_FROM or threads == 1:

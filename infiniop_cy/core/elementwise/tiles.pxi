@@ -14,7 +14,7 @@ cdef void plan_tiles(ElementwisePlan *plan) noexcept nogil:
     """Choose the axis to tile along; -1 where no operand lies across the output."""
     cdef int last = plan.ndim - 1, k, d
     plan.tile_axis = -1
-    for k in range(INPUT, OPERANDS):
+    for k in range(INPUT, plan.operands):
         plan.across[k] = False
         if plan.dtypes[k] != plan.dtype or plan.strides[k][last] in (0, plan.itemsize[k]):
             continue
@@ -53,10 +53,10 @@ cdef void run_tile(const ElementwisePlan *plan, ElementwiseKernel kernel, char *
     cdef char *block[OPERANDS]
     cdef int64_t pitch[OPERANDS]  # bytes from row to row
     cdef int64_t item = itemsize_of(plan.dtype), rows = 0, columns = 0, start, r
-    cdef int last = plan.ndim - 1, k, d
+    cdef int last = plan.ndim - 1, main = main_input(plan.operands), k, d
     cdef bint one_run
     cdef int64_t stride
-    for k in range(OPERANDS):
+    for k in range(plan.operands):
         block[k] = data[k] + plan.offset[k]
     for d in range(last, -1, -1):
         start = tile % tiles_along(plan, d)
@@ -67,10 +67,10 @@ cdef void run_tile(const ElementwisePlan *plan, ElementwiseKernel kernel, char *
         elif d == plan.tile_axis:
             start *= plan.tile_rows
             rows = min(plan.tile_rows, plan.shape[d] - start)
-        for k in range(OPERANDS):
+        for k in range(plan.operands):
             block[k] += start * plan.strides[k][d]
     cdef char *out = block[OUT]
-    for k in range(OPERANDS):
+    for k in range(plan.operands):
         stride = plan.strides[k][plan.tile_axis]
         pitch[k] = stride
         if plan.run[k]:  # contiguous along the last axis
@@ -83,9 +83,9 @@ cdef void run_tile(const ElementwisePlan *plan, ElementwiseKernel kernel, char *
                 plan.fetch[k](block[k] + r * stride, plan.strides[k][last], <char *>buffer[k] + r * pitch[k], item,
                               columns)
         block[k] = <char *>buffer[k]
-    one_run = pitch[OUT] == columns * item and pitch[INPUT] == pitch[OUT] and pitch[GRAD_OUTPUT] == pitch[OUT]
+    one_run = pitch[OUT] == columns * item and pitch[INPUT] == pitch[OUT] and pitch[main] == pitch[OUT]
     for r in range(1 if one_run else rows):
-        kernel(block[GRAD_OUTPUT] + r * pitch[GRAD_OUTPUT], block[INPUT] + r * pitch[INPUT],
+        kernel(block[main] + r * pitch[main], block[INPUT] + r * pitch[INPUT],
                block[OUT] + r * pitch[OUT], columns * rows if one_run else columns, &plan.parameters)
     if block[OUT] != out:
         for r in range(rows):

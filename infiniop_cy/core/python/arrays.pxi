@@ -100,6 +100,7 @@ cdef bint same_shape(const Tensor *t, cnp.ndarray array):
 cdef int fill_spec(ElementwiseSpec *spec, int formula, tuple values, bint promotes, bint accumulate) except -1:
     cdef int i
     spec.formula = formula
+    spec.operands = 1 + kernels.formula[formula].inputs
     spec.promotes = promotes
     spec.accumulate = accumulate
     memset(&spec.parameters, 0, sizeof(FormulaParameters))

@@ -1,5 +1,6 @@
-# The quick way of iop.relu_backward(g, x): plain contiguous arrays of one shape and dtype go from the interpreter's
-# argument vector straight to the kernel. Whatever is not that plain, wrong arguments included, takes the general way.
+# The quick way of iop.relu(x) and iop.relu_backward(g, x): plain contiguous arrays of one shape and dtype go from the
+# interpreter's argument vector straight to the kernel. Whatever is not that plain, wrong arguments included, takes
+# the general way.
 from sys import intern
 
 from cpython.dict cimport PyDict_GetItem
@@ -90,16 +91,16 @@ cdef class ElementwiseCall:
 
     cdef bint read_options(self, PyObject **args, Py_ssize_t positional, PyObject *names,
                            QuickOptions *options) except -1:
-        """Read all arguments after grad_output and input; False where one is not of the plainest kind."""
-        cdef Py_ssize_t i, j, parameters = len(self._names)
+        """Read all arguments after the inputs; False where one is not of the plainest kind."""
+        cdef Py_ssize_t i, j, parameters = len(self._names), inputs = main_input(self._spec.operands)
         cdef PyObject *name
         cdef PyObject *value
         options.spec = self._spec
         options.out = options.num_threads = NULL
-        if positional > 2 + self._positional:
+        if positional > inputs + self._positional:
             return False
-        for i in range(2, positional):
-            if not self.set_parameter(i - 2, <object>args[i], &options.spec):
+        for i in range(inputs, positional):
+            if not self.set_parameter(i - inputs, <object>args[i], &options.spec):
                 return False
         for i in range(PyTuple_GET_SIZE(<object>names) if names != NULL else 0):
             name = <PyObject *>PyTuple_GET_ITEM(<object>names, i)
@@ -112,36 +113,38 @@ cdef class ElementwiseCall:
                         return False
                     options.num_threads = value
             elif name == <PyObject *>ACCUMULATE_NAME:
-                if <object>value is not True and <object>value is not False:
+                if inputs == INPUT or <object>value is not True and <object>value is not False:
                     return False
                 options.spec.accumulate = <object>value is True
             elif name == <PyObject *>DEVICE_NAME:
                 if <object>value is not None:
                     return False
             else:
-                for j in range(max(0, positional - 2), parameters):
+                for j in range(max(0, positional - inputs), parameters):
                     if name == <PyObject *>self._names[j]:
                         break
                 else:
                     return False
                 if not self.set_parameter(j, <object>value, &options.spec):
                     return False
-        return kernels.formula_accepts[options.spec.formula](&options.spec.parameters)
+        return kernels.formula[options.spec.formula].accepts(&options.spec.parameters)
 
 
 cdef object call_elementwise(object callable, PyObject **args, size_t nargsf, PyObject *names):
     cdef ElementwiseCall self = <ElementwiseCall>callable
     cdef Py_ssize_t positional = PyVectorcall_NARGS(nargsf)
     cdef QuickOptions options
-    if self._quick and positional >= 2 and self.read_options(args, positional, names, &options):
-        result = quick_elementwise(&options, <object>args[0], <object>args[1])
+    cdef int inputs = main_input(self._spec.operands)
+    if self._quick and positional >= inputs and self.read_options(args, positional, names, &options):
+        result = quick_elementwise(&options, <object>args[0], <object>args[inputs - 1])
         if result is not None:
             return result
     return PyObject_Vectorcall(self.general, args, positional, names)
 
 
-cdef object quick_elementwise(const QuickOptions *options, object grad_output, object input):
-    """Compute and return the result; None, nothing done, where the arrays are not of the plainest kind."""
+cdef object quick_elementwise(const QuickOptions *options, object first, object input):
+    """Compute and return the result; None, nothing done, where the arrays are not of the plainest kind. first:
+    grad_output, or input where there is none."""
     cdef cnp.ndarray g, x, o
     cdef int num, code, threads
     cdef Py_ssize_t n
@@ -150,9 +153,9 @@ cdef object quick_elementwise(const QuickOptions *options, object grad_output, o
     cdef ElementwisePlan plan
     cdef uint64_t float_state
     cdef int64_t distance
-    if not (cnp.PyArray_CheckExact(grad_output) and cnp.PyArray_CheckExact(input)):
+    if not (cnp.PyArray_CheckExact(first) and cnp.PyArray_CheckExact(input)):
         return None
-    g = grad_output
+    g = first
     x = input
     if not (cnp.PyArray_ISCARRAY_RO(g) and cnp.PyArray_ISCARRAY_RO(x)):
         return None
@@ -183,13 +186,14 @@ cdef object quick_elementwise(const QuickOptions *options, object grad_output, o
     if n == 0:
         return o
     data[OUT], data[INPUT] = <char *>cnp.PyArray_DATA(o), <char *>cnp.PyArray_DATA(x)
-    data[GRAD_OUTPUT] = <char *>cnp.PyArray_DATA(g)
+    data[main_input(options.spec.operands)] = <char *>cnp.PyArray_DATA(g)
     if n >= QUICK_UNLOCKED and stack_left() < STACK_NEEDED:
         return None  # the general way says so
     if n < QUICK_UNLOCKED:
-        kernel = kernels.elementwise[options.spec.formula][code][ACCUMULATE if options.spec.accumulate else WRITE]
+        kernel = kernels.formula[options.spec.formula].kernel[code][
+            ACCUMULATE if options.spec.accumulate else WRITE]
         float_state = enter_float_state()
-        kernel(data[GRAD_OUTPUT], data[INPUT], data[OUT], n, &options.spec.parameters)
+        kernel(cnp.PyArray_DATA(g), data[INPUT], data[OUT], n, &options.spec.parameters)
         leave_float_state(float_state)
     else:
         with nogil:

@@ -130,14 +130,14 @@ cdef char *address_of(object value, const Tensor *described, bint written, str o
 
 
 cdef class ElementwisePlanObject:
-    """A plan for (grad_input, input, grad_output); run any number of times, from any thread."""
+    """A plan for (output, input) or (grad_input, input, grad_output); run any number of times, from any thread."""
     cdef ElementwisePlan plan
     cdef Tensor tensors[OPERANDS]
     cdef str op
+    cdef readonly tuple names
     cdef int device  # index of a GPU; -1 for the CPU
 
-    def __init__(self, str op, int formula, tuple values, bint promotes, grad_input, input, grad_output,
-                 refusal, int device=-1):
+    def __init__(self, str op, int formula, tuple values, bint promotes, tuple tensors, refusal, int device=-1):
         cdef ElementwiseSpec spec
         cdef Failure failure
         cdef int k
@@ -145,12 +145,11 @@ cdef class ElementwisePlanObject:
         self.op = op
         self.device = device
         fill_spec(&spec, formula, values, promotes, False)
-        named = dict(zip(ELEMENTWISE_PLAN_NAMES, (grad_input, input, grad_output)))
-        for k, name in enumerate(ELEMENTWISE_PLAN_NAMES):
-            self.tensors[k] = required(named[name], op, name).tensor
-        if plan_elementwise(&spec, &self.tensors[OUT], &self.tensors[INPUT], &self.tensors[GRAD_OUTPUT],
-                            &self.plan, &failure):
-            raise error_of(&failure, op, ELEMENTWISE_PLAN_NAMES, named, refusal)
+        self.names = BACKWARD_PLAN_NAMES if spec.operands > GRAD_OUTPUT else FORWARD_PLAN_NAMES
+        for k, name in enumerate(self.names):
+            self.tensors[k] = required(tensors[k], op, name).tensor
+        if plan_elementwise(&spec, self.tensors, &self.plan, &failure):
+            raise error_of(&failure, op, self.names, dict(zip(self.names, tensors)), refusal)
         if device >= 0:  # so that calculate finds its kernels built
             require_module(device, cuda_elementwise_module(formula, self.plan.dtype), op)
 
@@ -158,20 +157,21 @@ cdef class ElementwisePlanObject:
     def workspace_size(self):
         return 0
 
-    def calculate(self, workspace, grad_input, input, grad_output, stream=0):
-        """Compute grad_input. stream: the address of a GPU's stream."""
+    def calculate(self, workspace, *values, stream=0):
+        """Compute the first of the values, arrays or addresses, from the others. stream: the address of a GPU's stream.
+        """
         cdef Failure failure
         cdef char *data[OPERANDS]
         cdef int k, threads = resolve_threads(None, self.op)
         require_stack(self.op)
-        for k, value in enumerate((grad_input, input, grad_output)):
-            data[k] = address_of(value, &self.tensors[k], k == OUT, self.op, ELEMENTWISE_PLAN_NAMES[k])
+        for k, name in enumerate(self.names):
+            data[k] = address_of(values[k], &self.tensors[k], k == OUT, self.op, name)
         if (check_addresses(&self.plan, data, &failure) if self.device < 0
                 else check_device_addresses(&self.plan, data, &failure)):
-            raise error_of(&failure, self.op, ELEMENTWISE_PLAN_NAMES, {})
+            raise error_of(&failure, self.op, self.names, {})
         if self.device >= 0:
             cuda_elementwise(&self.plan, data, self.device, <void *><uintptr_t>stream, self.op,
-                             ELEMENTWISE_PLAN_NAMES)
+                             self.names)
             return
         with nogil:
             run_elementwise(&self.plan, data, threads)

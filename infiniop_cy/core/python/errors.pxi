@@ -1,6 +1,7 @@
 # A failure of the core as an exception, in which arguments have names.
 cdef tuple ELEMENTWISE_NAMES = ("out", "input", "grad_output")
-cdef tuple ELEMENTWISE_PLAN_NAMES = ("grad_input", "input", "grad_output")
+cdef tuple FORWARD_PLAN_NAMES = ("output", "input")
+cdef tuple BACKWARD_PLAN_NAMES = ("grad_input", "input", "grad_output")
 cdef tuple CONV_NAMES = ("grad_output", "input", "weight", "bias", "grad_input", "grad_weight", "grad_bias",
                          "stride", "padding", "dilation", "groups", "workspace", "INFINIOP_CY_CONV")
 

@@ -1,20 +1,16 @@
-# The general calls behind iop.relu_backward(g, x), and iop.conv_backward(...), for NumPy arrays.
+# The general calls behind iop.relu(x) and iop.relu_backward(g, x), and iop.conv_backward(...), for NumPy arrays.
 from cpython.mem cimport PyMem_RawMalloc, PyMem_RawFree
 
 
-cdef cnp.ndarray new_result(const Tensor *like, cnp.ndarray first, cnp.ndarray second, int dtype, space):
-    """Make an array of like's shape, in the memory order of the operand that has that shape, else in C order."""
+cdef cnp.ndarray new_result(const Tensor *like, list inputs, int dtype, space):
+    """Make an array of like's shape, in the memory order of the last input that has that shape, else in C order."""
     cdef cnp.ndarray model = None
-    cdef object np_dtype
-    for array in (second, first):
+    cdef object np_dtype = numpy.dtype(numpy.float32)  # the one promotion to a dtype that neither input has
+    for array in inputs:
         if same_shape(like, array):
             model = array
-    if dtype == dtype_code(first.dtype):
-        np_dtype = first.dtype
-    elif dtype == dtype_code(second.dtype):
-        np_dtype = second.dtype
-    else:
-        np_dtype = numpy.dtype(numpy.float32)  # the one promotion to a dtype that neither input has
+        if dtype == dtype_code(array.dtype):
+            np_dtype = array.dtype
     np_dtype = np_dtype.newbyteorder("=")
     if space is not None:
         return space.new(tuple([like.shape[d] for d in range(like.ndim)]), np_dtype, model)
@@ -24,23 +20,25 @@ cdef cnp.ndarray new_result(const Tensor *like, cnp.ndarray first, cnp.ndarray s
 
 
 cdef int check_inputs(const ElementwiseSpec *spec, Tensor *tensors, int *result, Failure *failure) noexcept nogil:
-    """Broadcast input and grad_output to one shape, check all that needs no output, and find the result's dtype."""
+    """Broadcast the inputs to one shape, check all that needs no output, and find the result's dtype."""
+    cdef int k
     cdef int64_t size
-    if check_input_dtypes(spec, tensors[GRAD_OUTPUT].dtype, tensors[INPUT].dtype, result, failure):
+    if check_input_dtypes(spec, tensors, result, failure):
         return failure.rule
-    if not broadcast(&tensors[INPUT], &tensors[GRAD_OUTPUT]):
+    if spec.operands > GRAD_OUTPUT and not broadcast(&tensors[INPUT], &tensors[GRAD_OUTPUT]):
         return fail(failure, Rule.SHAPE_MISMATCH, INPUT, GRAD_OUTPUT)
-    if tensor_size(&tensors[INPUT], INPUT, &size, failure) \
-            or tensor_size(&tensors[GRAD_OUTPUT], GRAD_OUTPUT, &size, failure):
-        return failure.rule
-    if not kernels.formula_accepts[spec.formula](&spec.parameters):
+    for k in range(INPUT, spec.operands):
+        if tensor_size(&tensors[k], k, &size, failure):
+            return failure.rule
+    if not kernels.formula[spec.formula].accepts(&spec.parameters):
         return fail(failure, Rule.PARAMETERS_CONTRADICT)
     return Rule.PASSED
 
 
-def elementwise(str op, int formula, tuple values, bint promotes, grad_output, input, out, bint accumulate,
-                num_threads, refusal, space=None):
-    """Compute an elementwise gradient on arrays of any layout. Returns out, or a new array. space: where they are."""
+def elementwise(str op, int formula, tuple values, bint promotes, tuple inputs, out, bint accumulate, num_threads,
+                refusal, space=None):
+    """Compute an elementwise operator on arrays of any layout. Returns out, or a new array. inputs: (input,) or
+    (input, grad_output). space: where they are."""
     cdef ElementwiseSpec spec
     cdef ElementwisePlan plan
     cdef Failure failure
@@ -50,30 +48,29 @@ def elementwise(str op, int formula, tuple values, bint promotes, grad_output, i
     cdef int k, d, result, threads = resolve_threads(num_threads, op)
     require_stack(op)
     fill_spec(&spec, formula, values, promotes, accumulate)
-    named = {"grad_output": input_array(grad_output, op, "grad_output", space),
-             "input": input_array(input, op, "input", space)}
-    arrays[GRAD_OUTPUT] = named["grad_output"]
-    arrays[INPUT] = named["input"]
+    named = {}
+    for k in range(main_input(spec.operands), OUT, -1):
+        name = ELEMENTWISE_NAMES[k]
+        named[name] = arrays[k] = input_array(inputs[k - INPUT], op, name, space)
+        fill_tensor(&tensors[k], arrays[k])
     if out is not None:
         named["out"] = out = output_array(out, op, "out", space, accumulate)
     elif accumulate:
         raise status.BadParam(f"{op}: accumulate=True without out, expected an array to add to")
-    for k in (INPUT, GRAD_OUTPUT):
-        fill_tensor(&tensors[k], arrays[k])
     if check_inputs(&spec, tensors, &result, &failure):
         raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
     if out is None:
-        out = new_result(&tensors[INPUT], arrays[GRAD_OUTPUT], arrays[INPUT], result, space)
+        out = new_result(&tensors[INPUT], arrays[INPUT:spec.operands], result, space)
         named["out"] = out
     arrays[OUT] = out
     fill_tensor(&tensors[OUT], arrays[OUT])
     if not same_shape(&tensors[INPUT], arrays[OUT]):
         shape = tuple([tensors[INPUT].shape[d] for d in range(tensors[INPUT].ndim)])
-        raise status.BadTensorShape(f"{op}: out has shape {out.shape}, expected {shape}, "
-                                    "the broadcast shape of grad_output and input")
-    if plan_elementwise(&spec, &tensors[OUT], &tensors[INPUT], &tensors[GRAD_OUTPUT], &plan, &failure):
+        reason = "the broadcast shape of grad_output and input" if spec.operands > GRAD_OUTPUT else "that of input"
+        raise status.BadTensorShape(f"{op}: out has shape {out.shape}, expected {shape}, {reason}")
+    if plan_elementwise(&spec, tensors, &plan, &failure):
         raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
-    for k in range(OPERANDS):
+    for k in range(spec.operands):
         data[k] = tensors[k].data
     while check_addresses(&plan, data, &failure):
         # NumPy's rule: as if nothing overlapped. Each turn replaces one input by a copy.
@@ -82,7 +79,7 @@ def elementwise(str op, int formula, tuple values, bint promotes, grad_output, i
         shape = tuple([tensors[OUT].shape[d] for d in range(tensors[OUT].ndim)])
         fill_tensor(&tensors[k], numpy.broadcast_to(arrays[k], shape))
         tensors[k].data = <char *>cnp.PyArray_DATA(arrays[k])
-        if plan_elementwise(&spec, &tensors[OUT], &tensors[INPUT], &tensors[GRAD_OUTPUT], &plan, &failure):
+        if plan_elementwise(&spec, tensors, &plan, &failure):
             raise error_of(&failure, op, ELEMENTWISE_NAMES, named, refusal)
         data[k] = tensors[k].data
     if space is not None:

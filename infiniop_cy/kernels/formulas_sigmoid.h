@@ -1,0 +1,155 @@
+// sigma(x) = 1 / (1 + exp(-x)), and what is made of it.
+#pragma once
+#include "formula.h"
+
+namespace INFINIOP_ISA {
+namespace {
+
+// (1 + e)^2 for 0 <= e <= 1, rounded about once.
+template <class V> INFINIOP_INLINE V one_plus_squared(V e) { return mul_add(e, scalar<V>(2) + e, splat<V>(1)); }
+
+// g sigma(y) for y of x's sign, e = exp(-|y|), as g/(1 + e) for x > 0 and else near e/(1 + e). near: g, or for an x
+// that is g what keeps g e at 0 where that is its limit.
+template <class T, class V> INFINIOP_INLINE V times_sigmoid(V x, V g, V near, power<T, V> e) {
+    V value = e.value(), quotient = select(x > V{}, g, near * value) / (scalar<V>(1) + value);
+    return select(x > V{}, quotient, e.finish(quotient));
+}
+
+// x sigma(rate x), e = exp(-rate |x|), and g times its derivative: with y = rate |x| and t = e (1 + e - y) / (1 + e)^2
+// that is t for x <= 0 and 1 - t for x > 0.
+template <class T, class V> INFINIOP_INLINE V swish(V x, V near, power<T, V> e) { return times_sigmoid(x, x, near, e); }
+// bracket: 1 + e - y.
+template <class T, class V> INFINIOP_INLINE V swish_gradient(V g, V x, V bracket, power<T, V> e) {
+    return e.side(x, e.times(bracket / one_plus_squared(e.value())), g);
+}
+
+// sigma(x), and g s (1 - s), s = sigma(x), as e/(1 + e)^2 with e = exp(-|x|): no cancellation, no early 0.
+struct sigmoid : formula_base {
+    static constexpr const char *name = "sigmoid";
+    template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
+        V one = splat<V>(1);
+        return times_sigmoid(x, one, one, exp_of_minus<T>(at_most(absolute(x), exp_vanishes<V>)));
+    }
+    template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+        power<T, V> e = exp_of_minus<T>(at_most(absolute(x), exp_vanishes<V>));
+        V value = e.value();
+        return e.finish(value / one_plus_squared(value) * g);
+    }
+};
+
+struct silu : formula_base {
+    static constexpr const char *name = "silu";
+    template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
+        V near = at_least(x, -exp_vanishes<V>);
+        return swish(x, near, exp_of_minus<T>(at_most(absolute(near), exp_vanishes<V>)));
+    }
+    template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+        V a = at_most(absolute(x), exp_vanishes<V>);
+        power<T, V> e = exp_of_minus<T>(a);
+        return swish_gradient(g, x, (scalar<V>(1) - a) + e.value(), e);  // 1 - a is exact around the zero
+    }
+};
+
+// x sigma(1.702 x), Hendrycks and Gimpel's approximation to gelu.
+struct quick_gelu : formula_base {
+    static constexpr const char *name = "quick_gelu";
+    template <class S> static constexpr S rate = S(1.702);
+    template <class S> static constexpr S rate_lo =
+        sizeof(S) == 4 ? S(-2.193450927734375e-8) : S(4.263256414560601e-17);
+    template <class T, class V> static INFINIOP_INLINE power<T, V> of(V a) {
+        double_word<V> exponent = log2e_times<V>(1.702);
+        if constexpr (sizeof(scalar<V>) == 8) exponent.lo = exponent.lo + rate_lo<double> * constants<V>::log2e_hi;
+        return exp2_of_minus<T>(a, exponent);
+    }
+    template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
+        V near = at_least(x, -exp_vanishes<V>), a = at_most(absolute(near), exp_vanishes<V>);
+        return swish(x, near, of<T>(a));
+    }
+    template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+        typedef scalar<V> S;
+        V a = at_most(absolute(x), exp_vanishes<V>);
+        power<T, V> e = of<T>(a);
+        V bracket = mul_add_once(a, splat<V>(-rate<S>), splat<V>(1)) + mul_add(a, splat<V>(-rate_lo<S>), e.value());
+        return swish_gradient(g, x, bracket, e);
+    }
+};
+
+// With m = exp(-2 |x|) - 1, -m / (2 + m) of x's sign; and g 4 e / (1 + e)^2, e = exp(-2 |x|).
+struct tanh : formula_base {
+    static constexpr const char *name = "tanh";
+    template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
+        V a = at_most(absolute(x), exp_vanishes<V> / 2), m = exp_of_minus<T>(a + a).minus_one();
+        V quotient = m / (scalar<V>(2) + m);
+        return with_sign_of(x, quotient);
+    }
+    template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+        V a = at_most(absolute(x), exp_vanishes<V> / 2);
+        power<T, V> e = exp_of_minus<T>(a + a);
+        V value = e.value();
+        return e.finish(scalar<V>(4) * value / one_plus_squared(value) * g);
+    }
+};
+
+// log(1 + exp(beta x)) / beta, which is x where beta x > threshold: the larger of beta x and 0, and log(1 + e) with
+// e = exp(-|beta x|), over beta. Its derivative is sigma(beta x), or 1. beta log2(e) is kept to twice the precision.
+struct softplus : formula_base {
+    static constexpr const char *name = "softplus";
+    template <class T, class V> static INFINIOP_INLINE power<T, V> of(V x, double beta) {
+        double rate = beta < 0 ? -beta : beta;
+        return exp2_of_minus<T>(at_most(absolute(x), scalar<V>(exp_vanishes<V> / rate)), log2e_times<V>(rate));
+    }
+    template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &p) {
+        const scalar<V> beta = scalar<V>(p.value[0]);
+        power<T, V> e = of<T>(x, p.value[0]);
+        V y = x * beta, rest = log1p<T>(e.value());
+        V sum = select(y > V{}, y + rest, e.finish(rest));
+        return select(y > splat<V>(scalar<V>(p.value[1])), x, sum / beta);
+    }
+    template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &p) {
+        V y = x * scalar<V>(p.value[0]);
+        return select(y > splat<V>(scalar<V>(p.value[1])), g, times_sigmoid(y, g, g, of<T>(x, p.value[0])));
+    }
+};
+
+// The lesser of x and 0, less log(1 + e), e = exp(-|x|); its derivative is sigma(-x).
+struct log_sigmoid : formula_base {
+    static constexpr const char *name = "log_sigmoid";
+    template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
+        power<T, V> e = exp_of_minus<T>(at_most(absolute(x), exp_vanishes<V>));
+        V rest = log1p<T>(e.value());
+        return select(x > V{}, -e.finish(rest), x - rest);
+    }
+    template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+        return times_sigmoid(-x, g, g, exp_of_minus<T>(at_most(absolute(x), exp_vanishes<V>)));
+    }
+};
+
+// x tanh(log(1 + exp(x))). With e = exp(-|x|) the tanh is n / (n + 2), n = e (e + 2), for x <= 0, and m / (m + 2 e^2),
+// m = 1 + 2 e, for x > 0. With d the denominator the derivative is e (4 (1 + x) + e (6 + 4 x + e (4 + e))) / d^2 for
+// x <= 0 and (m d + 4 x e^2 (1 + e)) / d^2 for x > 0, where nothing cancels.
+struct mish : formula_base {
+    static constexpr const char *name = "mish";
+    template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
+        typedef scalar<V> S;
+        V near = at_least(x, -exp_vanishes<V>);
+        power<T, V> power_of = exp_of_minus<T>(at_most(absolute(near), exp_vanishes<V>));
+        V e = power_of.value(), m = select(x > V{}, mul_add(e, splat<V>(2), splat<V>(1)), e * (e + S(2)));
+        V quotient = m / (m + select(x > V{}, S(2) * (e * e), splat<V>(2)));
+        return select(x > V{}, x * quotient, power_of.finish(near * quotient));
+    }
+    template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
+        typedef scalar<V> S;
+        V a = at_most(absolute(x), exp_vanishes<V>);
+        power<T, V> power_of = exp_of_minus<T>(a);
+        V e = power_of.value(), square = e * e, m = mul_add(e, splat<V>(2), splat<V>(1));
+        V right = mul_add(square, splat<V>(2), m), left = mul_add(e, e + S(2), splat<V>(2));
+        V above = mul_add(m, right, S(4) * a * (square * (e + S(1))));
+        V below = mul_add(e, mul_add(e, e + S(4), mul_add(a, splat<V>(-4), splat<V>(6))), (S(1) - a) * S(4));
+        V denominator = select(x > V{}, right, left);
+        V slope = select(x > V{}, above, e * below) / (denominator * denominator) * g;
+        return select(x > V{}, slope, power_of.finish(slope));
+    }
+};
+
+}  // namespace
+}  // namespace INFINIOP_ISA
