@@ -4,7 +4,6 @@
 
 #include "contexts.h"
 
-
 // Modules look up the runtime's names in the global scope, whichever way this library came in.
 static void publish_self() {
   Dl_info info;
