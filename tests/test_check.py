@@ -73,6 +73,19 @@ def test_names_a_planted_defect(name, monkeypatch):
     assert failures(results)
 
 
+def test_any_nan_is_a_result(tmp_path, monkeypatch):
+    """All bits set are a NaN that vectorized kernels write; so they are before a call, where nothing is written."""
+    (tmp_path / "mine.py").write_text("""
+import infiniop_cy as iop, numpy as np
+def f(grad_output, input, out=None):
+    result = iop.sigmoid_backward(grad_output, input, out=out)
+    np.copyto(result.view(np.uint32), np.uint32(0xffffffff), where=np.isnan(result))
+    return result
+""")
+    monkeypatch.chdir(tmp_path)
+    assert not failures(verdicts(Spec("python", "mine:f"), "sigmoid_backward", only=("output written",)))
+
+
 # ---- the command
 
 def command(*words):

@@ -8,6 +8,7 @@ from infiniop_cy.testing.cases import arrange
 
 ARENA_BYTES = 48 * 2**20
 BLOCK = 2**20  # elements of the largest call
+ZEROS = b"\0"
 
 
 def _filled(array):
@@ -16,14 +17,19 @@ def _filled(array):
     return bits == np.iinfo(bits.dtype).max
 
 
-def _unwritten(results, inputs):
-    """(property, sentence) pairs on elements that are as before the call. Where an input has such bits, they may be a
-    result."""
-    for name, result in results.items():
-        count = 0 if result is None else int(np.count_nonzero(_filled(result)))
-        if count and not any(_filled(array).any() for array in inputs.values()):
-            yield "output written", (f"{count} of {result.size} elements of {name} were not written, or added to the "
-                                     "NaN that they held before")
+def _unwritten(results, again):
+    """(property, sentence) pairs on elements that are as before the call. again: calls for the results over zeros,
+    since a NaN that a candidate computes may have these bits, too."""
+    suspects = {name: _filled(result) for name, result in results.items() if result is not None}
+    if not any(suspect.any() for suspect in suspects.values()):
+        return
+    others = again().results
+    for name, suspect in suspects.items():
+        other = others.get(name)
+        count = 0 if other is None else int(np.count_nonzero(suspect & ~_filled(other)))
+        if count:
+            yield "output written", (f"{count} of {suspect.size} elements of {name} were not written, or added to what "
+                                     "they held before")
 
 
 class Session:
@@ -70,14 +76,14 @@ class Session:
         return self.run("conv_backward", case.keywords, dict(zip(CONV_INPUTS, (g, x, w))), outputs, **how)
 
     def run(self, operator, parameters, inputs, outputs, *, into=None, layout="contiguous", in_place=None,
-            offset=None, odd=False, threads=None, guard=None, fresh=False):
+            offset=None, odd=False, threads=None, guard=None, fresh=False, fill=b"\xff"):
         """Call the candidate once.
 
         inputs: name: array, whose strides are kept. outputs: name: (shape, dtype), in memory arranged by `layout`.
         into: whether it writes to them itself; None: if it can. in_place: the input that the output is; offset: so
         many elements further on. odd: one element past aligned addresses. threads: for this call. guard: "start" or
         "end": nothing before, or after, the tensors may be touched; "inputs": nor may they be written to. fresh: by a
-        process of its own."""
+        process of its own. fill: what outputs hold before, NaN in every dtype."""
         arena = self.arena
         arena.clear()
         edge = "start" if guard == "inputs" else guard
@@ -89,8 +95,7 @@ class Session:
                 targets[name] = type(first)(first.offset + (offset or 0) * np.dtype(dtype).itemsize, shape,
                                             first.strides, first.dtype)
             else:
-                # NaN in every dtype: what is not written shows
-                empty = np.frombuffer(b"\xff" * (np.dtype(dtype).itemsize * int(np.prod(shape))), dtype).reshape(shape)
+                empty = np.frombuffer(fill * (np.dtype(dtype).itemsize * int(np.prod(shape))), dtype).reshape(shape)
                 targets[name] = arena.place(name, arrange(empty, layout), odd, edge)
         before = arena.snapshot()
         into = self.facts["out"] if into is None else into
@@ -102,10 +107,11 @@ class Session:
                 shape = reply.shapes.get(name)
                 wrong_shape = shape is not None and tuple(shape[0]) != target.shape
                 reply.results[name] = None if shape is None or wrong_shape else arena.read(target)
-        if reply.ok and into and in_place is None:
-            reply.damage += _unwritten(reply.results, inputs)
         if reply.kind != "raised" or not into:
             reply.damage += arena.damage(before, list(targets.values()))
+        if reply.ok and into and in_place is None and fill != ZEROS:
+            reply.damage += _unwritten(reply.results, lambda: self.run(
+                operator, parameters, inputs, outputs, into=into, layout=layout, odd=odd, threads=threads, fill=ZEROS))
         return reply
 
     def __enter__(self):
