@@ -187,7 +187,7 @@ CONV.append(("outputs overlap", iop.BadParam, "grad_bias overlaps grad_weight, e
 
 # iop.conv: the rows above that are about neither gradients nor their outputs, and its own. OUTPUT is what it writes to.
 OUTPUT = (2, 4, 6, 6)
-FORWARD = [row for row in CONV if "grad_" not in row[2] and not {"out", "output_mask", "accumulate"} & set(row[3])] + [
+FORWARD_CONV = [row for row in CONV if "grad_" not in row[2] and not {"out", "output_mask", "accumulate"} & set(row[3])] + [
     ("bias shape", iop.BadTensorShape, "bias has length 3 on axis 0, expected 4 to match weight", {"bias": ones(3)}),
     ("bias ndim", iop.BadTensorShape, "bias has 2 dimensions, expected 1 to match weight", {"bias": ones(4, 1)}),
     ("bias dtype", iop.BadTensorDtype, "bias has dtype float64, expected float32 to match input",
@@ -255,7 +255,7 @@ def test_conv(name, exception, message, given):
     check(exception, message, "conv_backward", args, keywords)
 
 
-@pytest.mark.parametrize(("name", "exception", "message", "given"), FORWARD, ids=[r[0] for r in FORWARD])
+@pytest.mark.parametrize(("name", "exception", "message", "given"), FORWARD_CONV, ids=[r[0] for r in FORWARD_CONV])
 def test_forward_conv(name, exception, message, given):
     args, keywords = conv(**given)
     check(exception, message, "conv", args[1:], keywords)
