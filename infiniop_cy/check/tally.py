@@ -129,7 +129,7 @@ def classify(case, dtype, g, x, got, high, low, slope, ftz=None):
         special = ~np.isfinite(g64) | ~np.isfinite(x64) | (x64 == 0) | np.isnan(high)
         # inf times what underflows is NaN in one precision and inf in another; the 0 of a piecewise formula is exact
         vanishes = np.abs(slope) < 2.0 ** (-1022 if dtype == "float64" else -120)
-        open_ = np.isinf(g64) & vanishes & (not case.operator.kinks)
+        open_ = np.isinf(g64) & vanishes & (~np.isfinite(high) if case.operator.kinks else True)
         clip = (lambda a: a) if dtype == "float64" else (lambda a: np.clip(a, -beyond, beyond))
         finite = ~special & ~np.isnan(got64) & ~(np.isinf(got64) & np.isfinite(rounded))
         if dtype == "float64":

@@ -125,7 +125,7 @@ struct log_sigmoid : formula_base {
 };
 
 // x tanh(log(1 + exp(x))). With e = exp(-|x|) the tanh is e (e + 2) / d, d = e (e + 2) + 2, for x <= 0, and
-// m / (m + 2 e^2), m = 1 + 2 e, for x > 0. With d the denominator the derivative is
+// m / (m + 2 e^2), m = 1 + 2 e, for x >= 0. With d the denominator the derivative is
 // e (4 (1 + x) + e (6 + 4 x + e (4 + e))) / d^2 for x <= 0 and (m d + 4 x e^2 (1 + e)) / d^2 for x > 0, where nothing
 // cancels.
 struct mish : formula_base {
@@ -134,10 +134,10 @@ struct mish : formula_base {
         typedef scalar<V> S;
         V near = at_least(x, -exp_vanishes<V>);
         power<T, V> power_of = exp_of_minus<T>(at_most(absolute(near), exp_vanishes<V>));
-        V e = power_of.value(), over = select(x > V{}, mul_add(e, splat<V>(2), splat<V>(1)), e + S(2));
-        V under = select(x > V{}, mul_add(e * e, splat<V>(2), over), mul_add(e, over, splat<V>(2)));
+        V e = power_of.value(), over = select(x < V{}, e + S(2), mul_add(e, splat<V>(2), splat<V>(1)));
+        V under = select(x < V{}, mul_add(e, over, splat<V>(2)), mul_add(e * e, splat<V>(2), over));
         V share = over / under;
-        return select(x > V{}, x * share, power_of.finish(power_of.times(near * share)));
+        return select(x < V{}, power_of.finish(power_of.times(near * share)), x * share);
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
