@@ -15,7 +15,9 @@ struct gelu : formula_base {
         constexpr S end = sizeof(S) == 4 ? S(20) : S(56);  // beyond it the tail is 0
         V near = at_least(at_most(x, end), -end), a = absolute(near);
         power<T, V> w = exp_of_minus_half_square<T>(a);
-        V tail = w.times(near * scaled_normal_tail<T>(a));
+        double_word<V> scaled = {near * scaled_normal_tail<T>(a), V{}};
+        if constexpr (!is_narrow<T>) scaled = exact_product(near, scaled_normal_tail<T>(a));
+        V tail = w.times(scaled);
         return select(x > V{}, x - tail, select(x == V{}, x, w.finish(tail)));  // 0 of its sign
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {

@@ -124,30 +124,38 @@ struct log_sigmoid : formula_base {
     }
 };
 
-// x tanh(log(1 + exp(x))). With e = exp(-|x|) the tanh is n / (n + 2), n = e (e + 2), for x <= 0, and m / (m + 2 e^2),
-// m = 1 + 2 e, for x > 0. With d the denominator the derivative is e (4 (1 + x) + e (6 + 4 x + e (4 + e))) / d^2 for
-// x <= 0 and (m d + 4 x e^2 (1 + e)) / d^2 for x > 0, where nothing cancels.
+// x tanh(log(1 + exp(x))). With e = exp(-|x|) the tanh is e (e + 2) / d, d = e (e + 2) + 2, for x <= 0, and
+// m / (m + 2 e^2), m = 1 + 2 e, for x >= 0. With d the denominator the derivative is
+// e (4 (1 + x) + e (6 + 4 x + e (4 + e))) / d^2 for x <= 0 and (m d + 4 x e^2 (1 + e)) / d^2 for x > 0, where nothing
+// cancels.
 struct mish : formula_base {
     static constexpr const char *name = "mish";
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
         typedef scalar<V> S;
         V near = at_least(x, -exp_vanishes<V>);
         power<T, V> power_of = exp_of_minus<T>(at_most(absolute(near), exp_vanishes<V>));
-        V e = power_of.value(), m = select(x > V{}, mul_add(e, splat<V>(2), splat<V>(1)), e * (e + S(2)));
-        V quotient = m / (m + select(x > V{}, S(2) * (e * e), splat<V>(2)));
-        return select(x > V{}, x * quotient, power_of.finish(near * quotient));
+        V e = power_of.value(), over = select(x < V{}, e + S(2), mul_add(e, splat<V>(2), splat<V>(1)));
+        V under = select(x < V{}, mul_add(e, over, splat<V>(2)), mul_add(e * e, splat<V>(2), over));
+        V share = over / under;
+        return select(x < V{}, power_of.finish(power_of.times(near * share)), x * share);
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
         V a = at_most(absolute(x), exp_vanishes<V>);
         power<T, V> power_of = exp_of_minus<T>(a);
-        V e = power_of.value(), square = e * e, m = mul_add(e, splat<V>(2), splat<V>(1));
-        V right = mul_add(square, splat<V>(2), m), left = mul_add(e, e + S(2), splat<V>(2));
+        V e = power_of.value(), square = e * e, m = mul_add(e, splat<V>(2), splat<V>(1)), two = e + S(2);
+        V right = mul_add(square, splat<V>(2), m), left = mul_add(e, two, splat<V>(2));
         V above = mul_add(m, right, S(4) * a * (square * (e + S(1))));
         V below = mul_add(e, mul_add(e, e + S(4), mul_add(a, splat<V>(-4), splat<V>(6))), (S(1) - a) * S(4));
-        V denominator = select(x > V{}, right, left);
-        V slope = select(x > V{}, above, e * below) / (denominator * denominator) * g;
-        return select(x > V{}, slope, power_of.finish(slope));
+        V denominator = select(x > V{}, right, left), whole = denominator * denominator;
+        V slope = select(x > V{}, above, below) / whole, lost = {};
+        if constexpr (!is_narrow<T>) {  // what left, its square and the quotient lost
+            V of_left = mul_add(e, e - (two - S(2)), mul_add_once(e, two, S(2) - left));
+            V of_square = mul_add(of_left + of_left, left, product_minus(left, left, whole));
+            lost = (mul_add_once(-slope, whole, below) - slope * of_square) / whole;
+        }
+        double_word<V> exact = {slope, lost};
+        return select(x > V{}, slope * g, power_of.finish(power_of.times(exact) * g));
     }
 };
 
