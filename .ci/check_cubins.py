@@ -12,7 +12,6 @@ from infiniop_cy.backends.cuda_build import EVERYWHERE, parse_target
 from infiniop_cy.core import _core
 from infiniop_cy.dtypes import STORAGE
 
-
 ONE = "90"
 FOR_ALL = ("relu", "gelu_backward", "mish_backward", "conv_backward")
 
