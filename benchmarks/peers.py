@@ -85,10 +85,12 @@ def torch_statements(case, threads):
     name, arguments, out_arguments = TORCH[case.operator.name]
     given = parameters_of(case)
     operator = getattr(torch.ops.aten, name)
-    out = next(name for name in ("grad_input", "out") if name in operator.overloads())
-    names = {"f": operator.default, "f_out": getattr(operator, out), "sigmoid": torch.sigmoid, "tanh": torch.tanh}
-    return (names, f"f_out({(out_arguments or arguments).format(**given)}, {out}=o)",
-            f"f({arguments.format(**given)})")
+    names, allocating = {"f": operator.default, "sigmoid": torch.sigmoid, "tanh": torch.tanh}, arguments.format(**given)
+    for out in ("grad_input", "out"):
+        if out in operator.overloads():
+            names["f_out"] = getattr(operator, out)
+            return names, f"f_out({(out_arguments or arguments).format(**given)}, {out}=o)", f"f({allocating})"
+    return names, f"f({allocating})", f"f({allocating})"  # there is none that takes out=
 
 
 def numpy_statement(case):
