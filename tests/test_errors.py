@@ -187,7 +187,8 @@ CONV.append(("outputs overlap", iop.BadParam, "grad_bias overlaps grad_weight, e
 
 # iop.conv: the rows above that are about neither gradients nor their outputs, and its own. OUTPUT is what it writes to.
 OUTPUT = (2, 4, 6, 6)
-FORWARD_CONV = [row for row in CONV if "grad_" not in row[2] and not {"out", "output_mask", "accumulate"} & set(row[3])] + [
+FORWARD_CONV = [
+    *(row for row in CONV if "grad_" not in row[2] and not {"out", "output_mask", "accumulate"} & set(row[3])),
     ("bias shape", iop.BadTensorShape, "bias has length 3 on axis 0, expected 4 to match weight", {"bias": ones(3)}),
     ("bias ndim", iop.BadTensorShape, "bias has 2 dimensions, expected 1 to match weight", {"bias": ones(4, 1)}),
     ("bias dtype", iop.BadTensorDtype, "bias has dtype float64, expected float32 to match input",
