@@ -50,15 +50,18 @@ struct silu : formula_base {
     }
 };
 
+// 1.702, and what it lacks in the type.
+template <class S> inline constexpr S quick_gelu_rate = S(1.702);
+template <class S> inline constexpr S quick_gelu_rate_lo =
+    sizeof(S) == 4 ? S(-2.193450927734375e-8) : S(4.263256414560601e-17);
+
 // x sigma(1.702 x), Hendrycks and Gimpel's approximation to gelu.
 struct quick_gelu : formula_base {
     static constexpr const char *name = "quick_gelu";
-    template <class S> static constexpr S rate = S(1.702);
-    template <class S> static constexpr S rate_lo =
-        sizeof(S) == 4 ? S(-2.193450927734375e-8) : S(4.263256414560601e-17);
     template <class T, class V> static INFINIOP_INLINE power<T, V> of(V a) {
         double_word<V> exponent = log2e_times<V>(1.702);
-        if constexpr (sizeof(scalar<V>) == 8) exponent.lo = exponent.lo + rate_lo<double> * constants<V>::log2e_hi;
+        if constexpr (sizeof(scalar<V>) == 8)
+            exponent.lo = exponent.lo + quick_gelu_rate_lo<double> * constants<V>::log2e_hi;
         return exp2_of_minus<T>(a, exponent);
     }
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
@@ -69,7 +72,8 @@ struct quick_gelu : formula_base {
         typedef scalar<V> S;
         V a = at_most(absolute(x), exp_vanishes<V>);
         power<T, V> e = of<T>(a);
-        V bracket = mul_add_once(a, splat<V>(-rate<S>), splat<V>(1)) + mul_add(a, splat<V>(-rate_lo<S>), e.value());
+        V bracket = mul_add_once(a, splat<V>(-quick_gelu_rate<S>), splat<V>(1)) +
+                    mul_add(a, splat<V>(-quick_gelu_rate_lo<S>), e.value());
         return swish_gradient(g, x, bracket, e);
     }
 };
