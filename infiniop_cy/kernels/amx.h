@@ -150,38 +150,42 @@ inline void add_sums(const char *sums, char *to, int64_t to_row, int64_t to_righ
 }
 
 // Sums of AMX are never subnormal, which this instruction counts as zeros.
-__attribute__((target("avx512bf16"))) inline void narrow_row(const char *from, char *to, int64_t n) {
-    int64_t i = 0;
-    for (; i + 32 <= n; i += 32)
-        _mm512_storeu_si512(to + 2 * i, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + 4 * i + 64),
-                                                                     _mm512_loadu_ps(from + 4 * i)));
-    for (; i < n; i += 16) {
-        const __mmask16 some = n - i < 16 ? __mmask16((1u << (n - i)) - 1) : __mmask16(0xFFFF);
-        _mm256_mask_storeu_epi16(to + 2 * i, some,
-                                 (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(some, from + 4 * i)));
+__attribute__((target("avx512bf16"))) inline void narrow_rows_at_once(const char *from, int64_t from_row, char *to,
+                                                                      int64_t to_row, int64_t rows, int64_t n) {
+    for (; rows > 0; rows--, from += from_row, to += to_row) {
+        int64_t i = 0;
+        for (; i + 32 <= n; i += 32)
+            _mm512_storeu_si512(to + 2 * i, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + 4 * i + 64),
+                                                                         _mm512_loadu_ps(from + 4 * i)));
+        for (; i < n; i += 16) {
+            const __mmask16 some = n - i < 16 ? __mmask16((1u << (n - i)) - 1) : __mmask16(0xFFFF);
+            _mm256_mask_storeu_epi16(to + 2 * i, some,
+                                     (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(some, from + 4 * i)));
+        }
     }
 }
 
 // A virtual machine may have AMX and mask AVX512_BF16.
 inline void narrow_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t n) {
-    if (__builtin_cpu_supports("avx512bf16"))
-        for (; rows > 0; rows--, from += from_row, to += to_row) narrow_row(from, to, n);
-    else
-        for (; rows > 0; rows--, from += from_row, to += to_row) convert<float, bfloat16>(from, 4, to, 2, n);
+    if (__builtin_cpu_supports("avx512bf16")) return narrow_rows_at_once(from, from_row, to, to_row, rows, n);
+    for (; rows > 0; rows--, from += from_row, to += to_row) convert<float, bfloat16>(from, 4, to, 2, n);
 }
 
 inline void save_panels(const char *from, int64_t panel, char *to, int64_t to_row, int64_t rows, int64_t channels,
                         int bf16, int past) {
-    alignas(64) char line[2 * AMX_PANELS_COLUMNS];
+    alignas(64) char pixels[8 * AMX_PANELS_COLUMNS];
     void (*const copy)(const char *, int64_t, char *, int64_t, int64_t, int64_t) = past ? stream_rows : copy_rows;
-    for (; rows > 0; rows--, from += 4 * AMX_SIDE, to += to_row) {
+    const int64_t row = 2 * channels, most = bf16 ? int64_t(sizeof(pixels)) / row : channels > AMX_SIDE ? 1 : rows;
+    for (int64_t some; rows > 0; rows -= some, from += 4 * AMX_SIDE * some, to += to_row * some) {
+        some = rows < most ? rows : most;
         for (int64_t c = 0; c < channels; c += AMX_SIDE) {
             const char *at = from + c / AMX_SIDE * panel;
             const int64_t n = channels - c < AMX_SIDE ? channels - c : int64_t(AMX_SIDE);
-            if (bf16) narrow_rows(at, 0, line + 2 * c, 0, 1, n);
-            else copy(at, 0, to + 4 * c, 0, 1, 4 * n);
+            if (bf16) narrow_rows(at, 4 * AMX_SIDE, pixels + 2 * c, row, some, n);
+            else copy(at, 4 * AMX_SIDE, to + 4 * c, to_row, some, 4 * n);
         }
-        if (bf16) copy(line, 0, to, 0, 1, 2 * channels);
+        if (bf16 && to_row == row) copy(pixels, 0, to, 0, 1, some * row);
+        else if (bf16) copy(pixels, row, to, to_row, some, row);
     }
 }
 

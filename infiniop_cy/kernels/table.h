@@ -148,8 +148,8 @@ struct AmxBatchReduce {
     int64_t parts, a_part, b_part;
 };
 
-enum { AMX_PANELS_COLUMNS = 512 };
 enum { AMX_SIDE = 32, AMX_STEPS = 32 };  // rows and columns of one call at most, steps of one instruction
+enum { AMX_PANELS_COLUMNS = 512 };        // of several panels that are saved together, at most
 
 // bfloat16 by AMX. Null where the instruction set has none; to be called where infiniop_amx().
 struct AmxKernels {

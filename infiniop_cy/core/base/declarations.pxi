@@ -119,7 +119,7 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t a_part
         int64_t b_part
     enum:
-        AMX_SIDE, AMX_STEPS
+        AMX_SIDE, AMX_STEPS, AMX_PANELS_COLUMNS
     ctypedef struct AmxKernels:
         void (*multiply)(const AmxBatchReduce *, const void *, int64_t, const void *, int64_t, void *, int64_t,
                          int) noexcept nogil

@@ -73,13 +73,36 @@ cdef bint pack_amx_pixels(const ConvRun *run, const Box *block, int64_t group, i
     return nonfinite
 
 
+cdef bint pack_folded_lines(const ConvRun *run, const FoldedRow *row, int64_t positions, int64_t co, int64_t channels,
+                            char *to, int64_t part, char *staging) noexcept nogil:
+    """Pack one row of a chunk of co that follow each other in memory."""
+    cdef const PartKernels *parts = &kernels.parts[run.sample.dtype]
+    cdef int64_t item = itemsize_of(run.sample.dtype), number, x
+    cdef bint nonfinite = False
+    if row.first == NULL:
+        zero_lines(run.sample, to, part // AMX_LINE, positions)
+        return False
+    if row.whole:
+        nonfinite = parts.of_lines(row.first + (row.position + row.skip * row.step + co) * item, row.step * item,
+                                   to + row.skip * AMX_LINE, part, row.whole, channels)
+    for number in range(positions - row.whole):
+        x = number if number < row.skip else number + row.whole
+        copy_folded(row, x, co, channels, item, staging)
+        nonfinite |= parts.of_lines(staging, 0, to + x * AMX_LINE, part, 1, channels)
+    return nonfinite
+
+
 cdef bint pack_folded_row(const ConvRun *run, const Box *box, int64_t n, int64_t z, int64_t y, int64_t group,
                           int64_t co, int64_t channels, char *to, int64_t part, char *staging) noexcept nogil:
     """Pack one row of a chunk of co, of which some are taps."""
     cdef int dtype = run.sample.dtype
     cdef int64_t item = itemsize_of(dtype), x = 0
     cdef Box piece = box[0]
+    cdef FoldedRow line
     cdef bint nonfinite = False
+    if folds_in_line(run.problem):
+        line = folded_row(run.problem, box, n, z, y)
+        return pack_folded_lines(run, &line, box.extent[2], co, channels, to, part, staging)
     while x < box.extent[2]:
         piece.first[2], piece.extent[2] = box.first[2] + x * box.step[2], min(<int64_t>STAGE_PIXELS, box.extent[2] - x)
         stage_folded_row(run.problem, &piece, n, z, y, group, co, channels, kernels.convert[dtype][dtype], item,

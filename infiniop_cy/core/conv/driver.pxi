@@ -259,8 +259,6 @@ cdef bint run_unit(const ConvRun *run, const ConvAlgorithm *algorithm, int64_t n
         nonfinite = algorithm.prepare(run, number, scratch)
     else:
         algorithm.task(run, number, scratch)
-    if run.problem.stream and run.gradients & FOR_GRAD_INPUT:
-        finish_streams()
     check_canaries(&run.blocking.local, scratch)
     leave_float_state(float_state)
     return nonfinite
@@ -283,6 +281,8 @@ cdef bint run_some_units(const void *context, int64_t first, int64_t stop, int t
     cdef int64_t i
     for i in range(first, stop):
         nonfinite |= run_unit(units.run, units.algorithm, i, units.prepare, scratch)
+    if units.run.problem.stream and units.run.gradients & FOR_GRAD_INPUT:
+        finish_streams()
     return nonfinite
 
 

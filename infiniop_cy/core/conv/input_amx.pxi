@@ -2,7 +2,6 @@
 # The phases of a stride are done one after the other over one block.
 cdef enum:
     AMX_BLOCK_CHANNELS = 1024    # of grad_output, packed at once
-    AMX_TASK_CHANNELS = 512      # ci of a task
 
     # pieces of scratch; shared:
     AMX_WEIGHTS = 0
@@ -31,7 +30,7 @@ cdef void order_input_amx(const SampleGeometry *sample, SumOrder *order) noexcep
 
 cdef int64_t input_amx_pixels(const SampleGeometry *sample, int64_t channels) noexcept nogil:
     """Return the pixels of a tile, where there is no need for more tasks."""
-    cdef int64_t task_channels = min(round_up(sample.cin, AMX_SIDE), <int64_t>AMX_TASK_CHANNELS)
+    cdef int64_t task_channels = min(round_up(sample.cin, AMX_SIDE), <int64_t>AMX_PANELS_COLUMNS)
     cdef int64_t bytes = amx_element_bytes(sample) * round_up(channels, AMX_STEPS) + 4 * task_channels
     return max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS, AMX_INPUT_BYTES // bytes))
 
@@ -82,7 +81,7 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
     cdef Scratch *local = &blocking.local
     cdef int64_t pixels = input_amx_pixels(sample, order.channels), tasks, chunks
     own.panels = ceil_div(sample.cin, AMX_SIDE)
-    own.task_panels = min(own.panels, <int64_t>AMX_TASK_CHANNELS // AMX_SIDE)
+    own.task_panels = min(own.panels, <int64_t>AMX_PANELS_COLUMNS // AMX_SIDE)
     tasks = cut_input_amx(problem, pixels, own)
     while threads > 1 and pixels > AMX_MIN_PIXELS and tasks < 4 * threads:
         pixels //= 2

@@ -345,6 +345,74 @@ cdef void stage_folded_row(const ConvProblem *problem, const Box *box, int64_t n
         staging += STAGE_ROW * item
 
 
+# A row of an image whose channels lie side by side, under taps that are channels, too: what a position meets are
+# elements that follow each other.
+ctypedef struct FoldedRow:
+    const char *first          # of the row's elements; NULL: the row is padding
+    int64_t elements
+    int64_t position, step     # elements from the first one to those of the box's first position, and to the next one's
+    int64_t skip, whole        # positions that meet padding, then those that meet none
+
+
+cdef bint folds_in_line(const ConvProblem *problem) noexcept nogil:
+    """Say whether the channels that stand for taps lie side by side, those of one tap after those of the other."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *view = &problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t item = itemsize_of(sample.dtype)
+    return sample.folded > 1 and sample.fold_step == 1 and view.channel == item \
+        and view.space[2] == sample.cout // sample.folded * item
+
+
+cdef FoldedRow folded_row(const ConvProblem *problem, const Box *box, int64_t n, int64_t z, int64_t y) noexcept nogil:
+    """Find one row of a box."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *view = &problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t channels = sample.cout // sample.folded, first = box.first[2], step = box.step[2]
+    cdef int64_t size[3]
+    cdef FoldedRow row
+    output_size(sample, size)
+    z, y = box.first[0] + z * box.step[0], box.first[1] + y * box.step[1]
+    row.first = NULL
+    row.elements, row.position, row.step = size[2] * channels, first * channels, step * channels
+    row.skip = row.whole = 0
+    if 0 <= z < size[0] and 0 <= y < size[1]:
+        row.first = view.data + (box.n + n) * view.n + z * view.space[0] + y * view.space[1]
+        row.skip = min(box.extent[2], max(<int64_t>0, ceil_div(-first, step)))
+        row.whole = max(<int64_t>0, min(box.extent[2], floor_div(size[2] - sample.folded - first, step) + 1) - row.skip)
+    return row
+
+
+cdef void copy_folded(const FoldedRow *row, int64_t position, int64_t co, int64_t count, int64_t item,
+                      char *to) noexcept nogil:
+    """Copy some co of one position, zeros where there is padding."""
+    cdef int64_t from_element = row.position + position * row.step + co
+    cdef int64_t skip = min(count, max(<int64_t>0, -from_element))
+    cdef int64_t end = max(skip, min(count, row.elements - from_element))
+    memset(to, 0, skip * item)
+    if end > skip:
+        memcpy(to + skip * item, row.first + (from_element + skip) * item, (end - skip) * item)
+    memset(to + end * item, 0, (count - end) * item)
+
+
+cdef void pack_folded_pixels(const ConvProblem *problem, const FoldedRow *row, int64_t positions, int64_t co,
+                             int64_t count, char *to, int64_t pitch, char *stage) noexcept nogil:
+    """Pack one row for some co as [position][pitch]. stage: room for one position."""
+    cdef int64_t item = itemsize_of(problem.sample.dtype), to_step = pitch * problem.sample.item, x, number
+    cdef const char *source = row.first + (row.position + row.skip * row.step + co) * item
+    if row.first == NULL:
+        zero_pixels(to, pitch, positions, count, problem.sample.item)
+        return
+    if item == problem.sample.item and row.whole:
+        kernels.pad_rows(source, row.step * item, to + row.skip * to_step, to_step, row.whole, 0, count * item,
+                         count * item)
+    for x in range(0 if item == problem.sample.item else row.whole):
+        problem.load(source + x * row.step * item, item, to + (row.skip + x) * to_step, problem.sample.item, count)
+    for number in range(positions - row.whole):
+        x = number if number < row.skip else number + row.whole
+        copy_folded(row, x, co, count, item, stage)
+        problem.load(stage, item, to + x * to_step, problem.sample.item, count)
+
+
 cdef void pack_folded_channels(const ConvProblem *problem, const Box *box, int64_t group, int64_t co, int64_t count,
                                char *to, int64_t pitch, bint vnni, char *stage, int64_t *place) noexcept nogil:
     """Pack a box of grad_output for some co of a group as pack_channels does; where taps are folded, row by row."""
@@ -352,10 +420,17 @@ cdef void pack_folded_channels(const ConvProblem *problem, const Box *box, int64
     cdef int64_t size[3]
     cdef int64_t x = 0, c, many, row, i, planes = box.extent[0] * box.extent[1]
     cdef Box piece = box[0]
+    cdef FoldedRow line
     output_size(sample, size)
     if sample.folded == 1:
         pack_channels(problem, &problem.view[CONV_GRAD_OUTPUT], size, box, group * sample.cout + co, count, to, pitch,
                       vnni, stage, place)
+        return
+    if folds_in_line(problem):
+        for row in range(box.samples * planes):
+            line = folded_row(problem, box, row // planes, row % planes // box.extent[1], row % box.extent[1])
+            pack_folded_pixels(problem, &line, box.extent[2], co, count, to + row * box.extent[2] * pitch * sample.item,
+                               pitch, stage)
         return
     for i in range(min(<int64_t>STAGE_PIXELS, box.extent[2])):
         place[i] = i * pitch * sample.item
