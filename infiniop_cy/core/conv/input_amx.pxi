@@ -117,6 +117,11 @@ cdef bint stage_chunk(const ConvRun *run, const char *panel, int64_t co_from, in
     if w.n == taps * item and taps == sample.taps and sample.folded == 1 and (taps == 1 or in_line):
         kernels.transpose[sample.dtype](panel + co_from * w.n, w.channel, staged, row, cos * taps, cis)
         return weights_outside(run, staged, cos * taps * AMX_SIDE)
+    if w.n == item and sample.folded == 1:
+        for i in range(taps):
+            kernels.transpose[sample.dtype](panel + co_from * item + tap_offset(sample, w, tap + i), w.channel,
+                                            staged + i * row, taps * row, cos, cis)
+        return weights_outside(run, staged, cos * taps * AMX_SIDE)
     for co in range(cos):
         source = panel + weight_row(sample, w, co_from + co)
         if in_line:
@@ -136,7 +141,7 @@ cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) n
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
-    cdef int64_t chunks = amx_chunks(sample), item = itemsize_of(sample.dtype), tap = 0, taps, i, half
+    cdef int64_t chunks = amx_chunks(sample), item = itemsize_of(sample.dtype), tap = 0, taps, i, half, at
     cdef int64_t chunk = number % chunks, panel = number // chunks % own.panels, group = number // chunks // own.panels
     cdef int64_t cis = min(<int64_t>AMX_SIDE, sample.cin - panel * AMX_SIDE)
     cdef int64_t cos = min(<int64_t>AMX_STEPS, sample.cout - chunk * AMX_STEPS), halves = ceil_div(cis, AMX_HALF)
@@ -149,9 +154,10 @@ cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) n
         taps = min(<int64_t>AMX_STAGED_TAPS, sample.taps - tap)
         found |= stage_chunk(run, source, chunk * AMX_STEPS, tap, taps, cos, cis, staged)
         for i in range(taps):
+            at = packed_tap(sample, tap + i) * amx_step_bytes(sample)
             for half in range(halves):
                 found |= put_weights(run, staged + (i * AMX_SIDE + half * AMX_HALF) * item, taps * AMX_SIDE * item,
-                                     to + packed_tap(sample, tap + i) * amx_step_bytes(sample) + half * AMX_CELL)
+                                     to + at + half * AMX_CELL)
         tap += AMX_STAGED_TAPS
     return found
 

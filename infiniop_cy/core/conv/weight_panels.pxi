@@ -94,15 +94,19 @@ cdef void stage_taps(const ConvProblem *problem, const char *source, int64_t tap
 
 cdef bint stage_rows(const ConvProblem *problem, const char *source, int64_t channels, int64_t count, int64_t columns,
                      char *to) noexcept nogil:
-    """Load the weights of one tap for `count` co that lie side by side as [co][columns]; return whether they do, and
-    are of the compute type."""
+    """Load the weights of `count` co that lie side by side as [packed tap][co][columns]; return whether they do."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
-    if sample.taps > 1 or w.n != sample.item or sample.dtype != sample.compute or sample.folded > 1:
+    cdef TransposeKernel transpose = kernels.transpose[sample.compute] if sample.dtype == sample.compute \
+        else kernels.widen_transpose[sample.dtype]
+    cdef int64_t row = columns * sample.item, tap
+    if w.n != itemsize_of(sample.dtype) or bfloat16_dot2(sample) or sample.folded > 1:
         return False
     if channels < columns:
-        memset(to, 0, count * columns * sample.item)
-    kernels.transpose[sample.compute](source, w.channel, to, columns * sample.item, count, channels)
+        memset(to, 0, sample.taps * count * row)
+    for tap in range(sample.taps):
+        transpose(source + tap_offset(sample, w, tap), w.channel, to + packed_tap(sample, tap) * count * row, row,
+                  count, channels)
     return True
 
 
@@ -131,7 +135,7 @@ cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *pane
     cdef bint nonfinite = False
     if stage_rows(problem, w.data + group * w.group + co_from * w.n + panel * columns * w.channel, channels, count,
                   columns, to):
-        return replace_nonfinite_values(sample, to, count * columns)
+        return replace_nonfinite_values(sample, to, sample.taps * count * columns)
     while tap < sample.taps:
         taps = min(<int64_t>STAGED_TAPS, sample.taps - tap)
         for i in range(taps):
