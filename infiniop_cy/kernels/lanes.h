@@ -9,7 +9,7 @@
 namespace INFINIOP_ISA {
 namespace {
 
-enum { LANE_AHEAD = 256 };  // bytes of a channel's pixels that are prefetched
+enum { LANE_AHEAD = 256, PIXELS_AHEAD = 16 };  // bytes of a channel's pixels, or pixels, that are prefetched
 
 // How a tensor lies: channels side by side, pixels side by side, or neither.
 enum class Across { channels, pixels, neither };
@@ -99,11 +99,14 @@ template <class V> void zero_around(const LaneRows *r, scalar<V> *to) {
 // Pixel by pixel, all channels of each, which lie side by side.
 template <class T> void pack_along(const char *from, const LaneRows *r, scalar<compute_vector<T>> *to) {
     constexpr int count = lanes<compute_vector<T>>::count;
-    const int64_t whole = r->channels / count, apart = r->apart * count;
+    const int64_t whole = r->channels / count, apart = r->apart * count, ahead = PIXELS_AHEAD * r->pixel;
     for (int64_t y = 0; y < r->rows; y++, to += r->pitch * count, from += r->row) {
         const T *at = (const T *)from;
         for (int64_t i = 0; i < r->width; i++, at = (const T *)((const char *)at + r->pixel)) {
-            for (int64_t v = 0; v < whole; v++) store(to + v * apart + i * count, widen_vector(at + v * count));
+            for (int64_t v = 0; v < whole; v++) {
+                prefetch((const char *)(at + v * count) + ahead);
+                store(to + v * apart + i * count, widen_vector(at + v * count));
+            }
             if (whole * count < r->channels)
                 store(to + whole * apart + i * count, widen_some(at, whole * count, r->channels));
         }
