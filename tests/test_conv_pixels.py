@@ -1,4 +1,4 @@
-"""Channels side by side, which kernels of one tap read and write where they lie: on random geometries, before a page
+"""Channels side by side, which some algorithms read and write where they lie: on random geometries, before a page
 that nobody may touch and as views with gaps, the bits of contiguous tensors."""
 import ctypes
 import mmap
@@ -34,29 +34,52 @@ def with_gaps(array):
     return view
 
 
-def geometry(rng):
-    """(shapes of grad_output, input, weight; keywords) of one tap."""
+def geometry(n, ci, co, groups, size, kernel, stride, padding, dilation=1):
+    """(shapes of grad_output, input, weight; keywords)."""
+    reach = [dilation * (k - 1) + 1 for k in kernel]
+    out = [(extent + 2 * padding - r) // stride + 1 for extent, r in zip(size, reach)]
+    return ((n, co * groups, *out), (n, ci * groups, *size), (co * groups, ci, *kernel)), {
+        "stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+
+
+def one_tap(rng):
     groups = int(rng.choice([1, 1, 1, 2, 3]))
     ci, co = int(rng.choice([1, 3, 8, 16, 24, 33, 64])), int(rng.choice([1, 5, 16, 20, 31, 96, 130, 300]))
-    n, h, w = int(rng.integers(1, 5)), int(rng.integers(1, 16)), int(rng.integers(1, 34))
-    stride, padding = int(rng.choice([1, 1, 2, 3])), int(rng.choice([0, 0, 0, 1]))
-    size = [(extent + 2 * padding - 1) // stride + 1 for extent in (h, w)]
-    return ((n, co * groups, *size), (n, ci * groups, h, w), (co * groups, ci, 1, 1)), {
-        "stride": stride, "padding": padding, "groups": groups}
+    size = int(rng.integers(1, 16)), int(rng.integers(1, 34))
+    return geometry(int(rng.integers(1, 5)), ci, co, groups, size, (1, 1), int(rng.choice([1, 1, 2, 3])),
+                    int(rng.choice([0, 0, 0, 1])))
+
+
+def depthwise(rng):
+    """Few taps, most of which meet no padding."""
+    kernel = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+    size = int(rng.integers(7, 40)), int(rng.integers(7, 60))
+    return geometry(int(rng.integers(1, 3)), 1, 1, int(rng.choice([16, 24, 33, 64, 70, 144])), size, kernel,
+                    int(rng.choice([1, 1, 2, 3])), int(rng.integers(0, 3)), int(rng.choice([1, 1, 2])))
+
+
+def image(rng):
+    """Few channels, whose taps stand side by side as channels."""
+    kernel = int(rng.integers(1, 8)), int(rng.integers(2, 8))
+    size = int(rng.integers(7, 20)), int(rng.integers(7, 60))
+    dilation = int(rng.choice([1, 1, 1, 2])) if min(size) > 12 else 1
+    return geometry(int(rng.integers(1, 3)), int(rng.integers(1, 9)), int(rng.integers(16, 70)), 1, size, kernel,
+                    int(rng.integers(1, 4)), int(rng.integers(0, 5)), dilation)
 
 
 def results(arrays, bias, place, keywords, threads):
-    g, x, w = place(arrays[0]), place(arrays[1]), arrays[2]
+    g, x, w = (place(array) for array in arrays)
     outs = place(np.full_like(arrays[1], 3)), None, None
     grads = iop.conv_backward(g, x, w, out=outs, num_threads=threads, **keywords)
     output = iop.conv(x, w, bias, out=place(np.full_like(arrays[0], 3)), num_threads=threads, **keywords)
     return *grads, output
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_one_tap(seed):
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("kind", [one_tap, depthwise, image])
+def test_bits(kind, seed):
     rng = np.random.default_rng(seed)
-    shapes, keywords = geometry(rng)
+    shapes, keywords = kind(rng)
     dtype = ("float32", "float32", "float64", "bfloat16", "float16")[seed % 5]
     arrays = [random_values(rng, shape, dtype) for shape in shapes]
     bias = random_values(rng, shapes[2][:1], dtype)

@@ -10,6 +10,7 @@
 #include "parts.h"
 #include "group_stencil.h"
 #include "stencil.h"
+#include "stencil_pixels.h"
 #include "table.h"
 #include "tap_lines.h"
 #include "transpose.h"
@@ -42,6 +43,7 @@ constexpr KernelTable make_table() {
     fill_convert(table);
     fill_lanes(table);
     fill_stencil(table);
+    fill_stencil_pixels(table);
     fill_group_stencil(table);
     fill_tap_lines(table);
     fill_transpose(table);

@@ -149,7 +149,7 @@ struct AmxBatchReduce {
 };
 
 enum { AMX_SIDE = 32, AMX_STEPS = 32 };  // rows and columns of one call at most, steps of one instruction
-enum { AMX_PANELS_COLUMNS = 512 };        // of several panels that are saved together, at most
+enum { AMX_PANELS_COLUMNS = 512 };       // of several panels that are saved together, at most
 
 // bfloat16 by AMX. Null where the instruction set has none; to be called where infiniop_amx().
 struct AmxKernels {
@@ -196,6 +196,17 @@ struct StencilRows {
     const int64_t *at;
 };
 typedef void (*StencilKernel)(const struct StencilRows *, const void *from, const void *weight, void *to, int adding);
+// The same for pixels of `channels` elements of storage side by side, from where they lie to where the results shall
+// lie. Distances in bytes, but `weights`: elements from the weights of a vector of channels to those of the next one.
+// bias: null, or whole vectors of the compute type, added last. past: past the caches, as StreamKernel does.
+struct StencilPixels {
+    int64_t rows, width, channels, from_row, from_pixel, to_row, to_pixel, taps;
+    const int64_t *at;
+    int64_t weights;
+    const void *bias;
+    bool past;
+};
+typedef void (*StencilPixelsKernel)(const struct StencilPixels *, const char *from, const void *weight, char *to);
 // sums[t] += sum over pixels of g * the pixel of x that is at[t] further, each a vector. The order depends on rows,
 // width and taps alone.
 struct StencilDotRows {
@@ -272,6 +283,7 @@ struct KernelTable {
     PackLanesKernel pack_lanes[DTYPE_COUNT];               // F16, BF16, F32, F64
     UnpackLanesKernel unpack_lanes[DTYPE_COUNT];           // F16, BF16, F32, F64
     StencilKernel stencil[DTYPE_COUNT];                    // F32, F64
+    StencilPixelsKernel stencil_pixels[DTYPE_COUNT];       // F16, BF16, F32, F64
     StencilDotKernel stencil_dot[DTYPE_COUNT];             // F32, F64
     GroupStencilKernel group_stencil[DTYPE_COUNT];         // F32, F64
     GroupStencilDotKernel group_stencil_dot[DTYPE_COUNT];  // F32, F64

@@ -47,6 +47,13 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t rows, width, from_row, from_pixel, to_row, to_pixel, taps
         const int64_t *at
     ctypedef void (*StencilKernel)(const StencilRows *, const void *, const void *, void *, int) noexcept nogil
+    ctypedef struct StencilPixels:
+        int64_t rows, width, channels, from_row, from_pixel, to_row, to_pixel, taps
+        const int64_t *at
+        int64_t weights
+        const void *bias
+        bint past
+    ctypedef void (*StencilPixelsKernel)(const StencilPixels *, const char *, const void *, char *) noexcept nogil
     ctypedef struct StencilDotRows:
         int64_t rows, width, g_row, x_row, x_pixel, taps
         const int64_t *at
@@ -151,6 +158,7 @@ cdef extern from "../kernels/table.h" nogil:
         PackLanesKernel *pack_lanes
         UnpackLanesKernel *unpack_lanes
         StencilKernel *stencil
+        StencilPixelsKernel *stencil_pixels
         StencilDotKernel *stencil_dot
         GroupStencilKernel *group_stencil
         GroupStencilDotKernel *group_stencil_dot

@@ -5,6 +5,7 @@
 # layout decides how pixels are moved and how many channels a task takes; no order of sums.
 include "depthwise_blocks.pxi"   # tiles, their blocks, and how pixels are moved in and out
 include "depthwise_tile.pxi"     # both gradients on one tile
+include "depthwise_pixels.pxi"   # an output whose channels lie side by side
 include "depthwise_weights.pxi"  # a vector of weights for each tap
 
 
@@ -168,7 +169,7 @@ cdef bint prepare_depthwise(const ConvRun *run, int64_t number, char *scratch) n
     if t.of_input:
         load_lane_weights(&t, local_piece(run, STENCIL_NATURAL, scratch))
     begin_tile(&t, tile // own.tiles, tile % own.tiles)
-    run_stencils(&t, shared_piece(run, STENCIL_PARTS) + number * own.vectors * t.bytes)
+    run_lane_tile(&t, shared_piece(run, STENCIL_PARTS) + number * own.vectors * t.bytes)
     return False
 
 
@@ -189,7 +190,7 @@ cdef void run_samples(LaneTask *t, const BiasShare *bias, char *natural) noexcep
     for n in range(t.run.problem.batch):
         for number in range(0 if is_stopped(t.run) else t.own.tiles):
             begin_tile(t, n, number)
-            run_stencils(t, t.products)
+            run_lane_tile(t, t.products)
             if t.of_weight:
                 add_values(t.run.sample, t.products, t.totals, t.vectors * t.bytes // t.run.sample.item)
                 if box_positions(&t.out):
