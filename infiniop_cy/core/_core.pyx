@@ -46,7 +46,8 @@ include "conv/trim.pxi"             # taps that meet only padding
 include "conv/tap_costs.pxi"        # when they pay
 include "conv/amx.pxi"              # what all algorithms by AMX share
 include "conv/amx_pixels.pxi"       # ... those of grad_input
-include "conv/amx_planes.pxi"       # ... those of grad_weight
+include "conv/amx_lines.pxi"        # ... those of grad_weight: operands whose channels lie side by side
+include "conv/amx_planes.pxi"       # ... and all others
 include "conv/algorithms.pxi"       # the list, with a file for each
 include "conv/driver.pxi"           # chooses, plans, runs, explains
 

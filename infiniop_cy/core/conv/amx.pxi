@@ -14,6 +14,7 @@ cdef enum:
     AMX_HALF = 16              # rows or columns of one instruction
     AMX_CELL = 1024            # bytes of 16 rows of a by 32 steps
     AMX_COLUMNS = 32           # AMX_SIDE, as a constant
+    AMX_OUTPUT_ROWS = 256      # output channels of a task of grad_weight, at most
 
 
 cdef bint suits_amx(const SampleGeometry *sample, const char **why) noexcept nogil:

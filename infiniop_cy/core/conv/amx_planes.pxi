@@ -1,7 +1,6 @@
 # grad_weight by AMX: what its algorithms share. Rows are planes of grad_output, columns are planes of the input as
 # pairs of positions, and steps are positions.
 cdef enum:
-    AMX_OUTPUT_ROWS = 256        # output channels of a task, at most
     AMX_OUTPUT_PIXELS = 2048     # of a tile, all its samples together
     AMX_OUTPUT_BYTES = 1 << 19   # of a block of grad_output
     AMX_SUM_BYTES = 5 << 17      # of a task's sums
@@ -245,18 +244,23 @@ cdef bint pack_amx_rows(const ConvRun *run, const AmxOutputTiles *tiles, const I
     cdef Box box = tile[0]
     cdef int64_t end[3]
     cdef int64_t c = 0, many
+    cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef AmxPlanes planes
-    cdef bint nonfinite = False
+    cdef PixelLines lines
+    cdef bint nonfinite = False, by_lines = may_have_lines(run, view)
     cdef int d
+    output_size(run.sample, end)
+    if by_lines and find_lines(view, end, tile, block.sample, &lines):
+        pack_line_cells(&lines, channel, channels, tiles.g_cells, to)
+        return False
     for d in range(3):
         end[d] = tile.first[d] + tile.extent[d]
         box.extent[d] = block.extent[d]
-    planes.sample, planes.pitch, planes.fresh = block.sample, tiles.g_pitch, fresh
+    planes.sample, planes.pitch, planes.fresh = block.sample, tiles.g_pitch, fresh or by_lines
     planes.part = AMX_HALF * tiles.g_pitch * 2
     while c < channels:
         many = min(<int64_t>AMX_HALF, channels - c)
-        nonfinite |= pack_amx_samples(run.sample, &run.problem.view[CONV_GRAD_OUTPUT], end, &box, channel + c, many,
-                                      &planes, planes_to, staging)
+        nonfinite |= pack_amx_samples(run.sample, view, end, &box, channel + c, many, &planes, planes_to, staging)
         copy_cells(&planes, run.sample.parts, many, ceil_div(block.plane, AMX_STEPS), planes_to,
                    to + c // AMX_HALF * tiles.g_cells)
         c += AMX_HALF

@@ -101,9 +101,17 @@ cdef bint pack_amx_columns(const ConvRun *run, const InputBlock *block, const Bo
     cdef int64_t apart[AMX_COLUMNS]
     cdef char *x = local_piece(run, AMX_X, scratch)
     cdef char *pairs = local_piece(run, AMX_X_PAIRS, scratch)
-    cdef bint nonfinite
+    cdef const ConvView *view = &run.problem.view[CONV_INPUT]
+    cdef int64_t size[3]
+    cdef bint nonfinite, by_lines = may_have_lines(run, view)
     cdef AmxPlanes planes
-    planes.pitch, planes.part, planes.fresh = tiles.x_pitch, AMX_SIDE * tiles.x_pitch * 2, fresh
+    cdef PixelLines lines
+    cdef Box box
+    input_size(run.sample, size)
+    class_box(run.sample, block, tile, 0, &box)
+    if by_lines and find_lines(view, size, &box, block.sample, &lines):
+        return pack_line_pairs(&lines, channel, count, positions, tiles.half_bytes, pairs)
+    planes.pitch, planes.part, planes.fresh = tiles.x_pitch, AMX_SIDE * tiles.x_pitch * 2, fresh or by_lines
     nonfinite = pack_amx_input(run, block, tile, channel, count, &planes, x, local_piece(run, AMX_PACKING, scratch))
     for c in range(count):
         apart[c] = c * tiles.x_pitch * 2
