@@ -54,7 +54,7 @@ def test_python_and_c_share_the_cache(client, tmp_path, monkeypatch):
     from infiniop_cy.backends.cuda_build import cubin
     from infiniop_cy.core._core import device_capability
     monkeypatch.setenv("INFINIOP_CY_CACHE_DIR", str(tmp_path))
-    for name in ("relu_backward", "conv_backward"):
+    for name in ("relu_backward", "conv"):
         cubin("op", name, "float32", device_capability(0))
     assert run_client(client, tmp_path, INFINIOP_CY_NVCC="/no-nvcc-here").returncode == 0
 
