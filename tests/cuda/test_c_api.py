@@ -37,7 +37,8 @@ def test_client(client, tmp_path):
     lines = first.stdout.splitlines()
     assert lines[0] == "relu 0 0 3"
     assert lines[1] == "grad_weight 9 12 bias 4"
-    assert lines[2] == "stale 3 host 3"
+    assert lines[2] == "output 4.5 8.5 11.5 10.5"
+    assert lines[3] == "stale 3 host 3"
     assert len([name for name in os.listdir(tmp_path) if name.endswith(".cubin")]) == 2
     assert not [name for name in os.listdir(tmp_path) if not name.endswith(".cubin")]
     second = run_client(client, tmp_path, INFINIOP_CY_NVCC="/no-nvcc-here")
