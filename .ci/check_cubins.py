@@ -16,7 +16,7 @@ ONE = "90"
 # A division that is rounded right is a function, around whose call ptxas may keep two to four registers on the stack,
 # though others are free.
 CALL = r"^(8|16) bytes stack frame, (4|8|16) bytes spill stores, (4|8|16|32) bytes spill loads$"
-FOR_ALL = ("relu", "gelu_backward", "mish_backward", "conv_backward")
+FOR_ALL = ("relu", "gelu_backward", "mish_backward", "conv")
 
 
 def compile_module(nvcc, name, dtype, capability, kind):
@@ -32,13 +32,13 @@ def compile_module(nvcc, name, dtype, capability, kind):
     if ran.returncode:
         return what, [text], 0
     problems = [line.strip() for line in text.splitlines() if re.search(r"warning|[1-9]\d* bytes (spill|stack)", line)]
-    if name != "conv_backward":
+    if name != "conv":
         problems = [line for line in problems if not re.search(CALL, line)]
     return what, problems, max(map(int, re.findall(r"Used (\d+) registers", text)), default=0)
 
 
 def main(nvcc):
-    jobs = [(nvcc, name, dtype, *parse_target(target)) for name in [*_core.formula_names(), "conv_backward"]
+    jobs = [(nvcc, name, dtype, *parse_target(target)) for name in [*_core.formula_names(), "conv"]
             for dtype in STORAGE for target in EVERYWHERE if target == ONE or name in FOR_ALL]
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda job: compile_module(*job), jobs))

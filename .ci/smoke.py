@@ -135,7 +135,7 @@ def info():
 def check_device_sources():
     """The GPU's kernels travel with the package."""
     from infiniop_cy.core import _core
-    for name in ("relu_backward", "conv_backward"):
+    for name in ("relu_backward", "conv"):
         _, source, _, folders = _core.cuda_build_request(name, "float32", 90)
         assert os.path.isfile(source), source
         assert all(os.path.isdir(folder) for folder in folders), folders

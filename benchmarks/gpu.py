@@ -3,7 +3,7 @@
     python benchmarks/gpu.py --json benchmarks/results/gpu.json
 
 Times are medians of CUDA events around whole rounds over rotating buffers larger than the L2 cache; contestants take
-turns. Everything is checked before it is timed: elementwise results against the CPU's, gradients of convolutions
+turns. Everything is checked before it is timed: elementwise results against the CPU's, convolutions and their gradients
 against torch in float64. Every row is written as soon as it is measured; one that fails is recorded with its error.
 Needs a GPU, PyCUDA and torch; see docs/gpu.md and benchmarks/gpu.sh.
 """
@@ -24,16 +24,17 @@ from conv_shapes import FAMILIES
 from gpu_rows import Record, measure_all
 
 import infiniop_cy as iop
-from infiniop_cy.testing import DTYPES, GRADIENTS, dtype_of
+from infiniop_cy.testing import CASES, DTYPES, GRADIENTS, dtype_of
 
 ROTATED = 512 << 20   # bytes of buffers in rotation, at least: past any L2
 REPEATS = 21
+DEVICE = "cuda"
 # Targets: 90 % of the copy rate and torch's speed elementwise (16-bit gelu 1.1), 10 us for a call; of cuDNN's speed:
 CONV_TARGETS = {"float32": 0.7, "tf32": None, "float16": 0.4, "bfloat16": 0.4, "float64": None}
 
 
 def random_tensor(shape, dtype, scale=1.0):
-    return (scale * torch.randn(shape, device="cuda")).to(getattr(torch, dtype))
+    return (scale * torch.randn(shape, device=DEVICE)).to(getattr(torch, dtype))
 
 
 def to_numpy(tensor):
@@ -61,44 +62,43 @@ def race(contestants, rounds):
 
 
 def descriptor_of(case, handle, tensor):
-    name = "".join(part.capitalize() for part in case.operator.name.split("_")) + "Descriptor"
-    return getattr(iop, name)(handle, tensor, tensor, tensor, **case.parameters)
+    return getattr(iop, f"{case.operator.class_name}Descriptor")(handle, *[tensor] * (case.count + 1), **case.parameters)
 
 
 def elementwise_row(case, dtype, n, handle):
     itemsize = dtype_of(dtype).itemsize
-    sets = max(2, -(-ROTATED // (3 * n * itemsize)))
-    buffers = [[random_tensor(n, dtype, 2.0) for _ in range(3)] for _ in range(sets)]
+    tensors = case.count + 1
+    sets = max(2, -(-ROTATED // (tensors * n * itemsize)))
+    buffers = [[random_tensor(n, dtype, 2.0) for _ in range(tensors)] for _ in range(sets)]  # out, x and g, if any
     op = descriptor_of(case, handle, iop.TensorDescriptor((n,), dtype))
-    addresses = [[t.data_ptr() for t in (out, x, g)] for g, x, out in buffers]
+    addresses = [[t.data_ptr() for t in buffer] for buffer in buffers]
 
     def ours(i):
         op.calculate(None, *addresses[i % sets])
 
     def copy(i):
-        buffers[i % sets][2].copy_(buffers[i % sets][1])
+        buffers[i % sets][0].copy_(buffers[i % sets][1])
 
     ours(0)
     torch.cuda.synchronize()
-    g, x, got = (to_numpy(t[:1 << 16]) for t in buffers[0])
-    np.testing.assert_allclose(got.astype(float), case(g, x).astype(float), rtol=1e-2 if itemsize == 2 else 1e-6,
-                               atol=1e-6)
+    got, *inputs = (to_numpy(t[:1 << 16]) for t in buffers[0])
+    np.testing.assert_allclose(got.astype(float), case(*inputs[::-1]).astype(float),
+                               rtol=1e-2 if itemsize == 2 else 1e-6, atol=1e-6)
     contestants = {"ours": ours, "copy": copy}
-    name, arguments, out_arguments = peers.TORCH[case.operator.name]
-    given = peers.parameters_of(case)
-    operator = getattr(torch.ops.aten, name)
-    source = f"lambda g, x, o: operator.grad_input({(out_arguments or arguments).format(**given)}, grad_input=o)"
-    torch_call = eval(source, {"operator": operator, "sigmoid": torch.sigmoid})
-    contestants["torch"] = lambda i: torch_call(*buffers[i % sets])
+    there = peers.torch_statements(case, torch.get_num_threads())
+    if there:
+        names, statement, _ = there
+        torch_call = eval(f"lambda o, x, g=None: {statement}", names)
+        contestants["torch"] = lambda i: torch_call(*buffers[i % sets])
     seconds = race(contestants, sets * 4)
     copy_rate = 2 * n * itemsize / seconds["copy"]
-    return {"seconds": seconds, "of_copy": 3 * n * itemsize / seconds["ours"] / copy_rate,
-            "torch": seconds["torch"] / seconds["ours"], "copy_rate": copy_rate}
+    return {"seconds": seconds, "of_copy": tensors * n * itemsize / seconds["ours"] / copy_rate, "copy_rate": copy_rate,
+            "torch": seconds["torch"] / seconds["ours"] if there else None}
 
 
 def launch_row(handle):
     tensor = iop.TensorDescriptor((1024,), "float32")
-    buffers = [torch.zeros(1024, device="cuda") for _ in range(3)]
+    buffers = [torch.zeros(1024, device=DEVICE) for _ in range(3)]
     with iop.ReluBackwardDescriptor(handle, tensor, tensor, tensor) as op:
         forms = {"addresses": [b.data_ptr() for b in buffers], "tensors": buffers}
         result = {}
@@ -114,8 +114,8 @@ def launch_row(handle):
     return result
 
 
-def conv_row(case, dtype, layout, handle):
-    """dtype "tf32": float32 data on tensor cores, on both sides."""
+def conv_tensors(case, dtype, layout):
+    """(grad_output, input, weight, bias) on the device. dtype "tf32": float32 data on tensor cores, on both sides."""
     storage = "float32" if dtype == "tf32" else dtype
     os.environ["INFINIOP_CY_TF32"] = str(int(dtype == "tf32"))
     torch.backends.cudnn.allow_tf32 = dtype == "tf32"
@@ -123,43 +123,63 @@ def conv_row(case, dtype, layout, handle):
     tensors = [random_tensor(shape, storage) for shape in case.shapes]
     if layout == "channels_last":
         tensors = [t.to(memory_format=torch.channels_last) for t in tensors]
-    g, x, w = tensors
-    descriptors = [iop.TensorDescriptor(tuple(t.shape), storage, t.stride()) for t in tensors]
-    stride, pairs, dilation, groups = case.geometry
-    op = iop.ConvBackwardDescriptor(handle, *descriptors, iop.TensorDescriptor((case.cout,), storage),
-                                    [p for p, _ in pairs], stride, dilation, groups)
-    outs = [torch.empty(t.shape, dtype=t.dtype, device="cuda") for t in (x, w)]
-    outs.append(torch.empty(case.cout, dtype=g.dtype, device="cuda"))
-    workspace = torch.empty(op.workspace_size, dtype=torch.uint8, device="cuda")
-    addresses = [t.data_ptr() for t in (workspace, *outs, g, x, w)]
+    return *tensors, random_tensor(case.cout, storage)
+
+
+def conv_seconds(dtype, flops, op, outs, inputs, peer):
+    """The row of a descriptor and of torch's `peer`, a function of the inputs, once ours is near it in float64."""
+    workspace = torch.empty(op.workspace_size, dtype=torch.uint8, device=DEVICE)
+    addresses = [t.data_ptr() for t in (workspace, *outs, *inputs)]
 
     def ours(_):
         op.calculate(*addresses)
 
-    def cudnn(_):
-        return torch.ops.aten.convolution_backward(
-            g, x, w, [case.cout], list(stride), [p for p, _ in pairs], list(dilation), False, [0] * len(stride), groups,
-            [True] * 3)
-
     ours(0)
-    exact = torch.ops.aten.convolution_backward(
-        g.double(), x.double(), w.double(), [case.cout], list(stride), [p for p, _ in pairs], list(dilation), False,
-        [0] * len(stride), groups, [True] * 3)
+    exact = peer(*(t.double() for t in inputs))
+    exact = exact if isinstance(exact, tuple) else (exact,)
     error = max(float((got.double() - want).norm() / want.norm()) for got, want in zip(outs, exact))
     bound = {"float64": 1e-12, "float32": 1e-5, "tf32": 2e-3, "float16": 2e-3, "bfloat16": 1e-2}[dtype]
     if not error < bound:
         raise ArithmeticError(f"relative error {error}, expected at most {bound}")
-    seconds = race({"ours": ours, "torch": cudnn}, 4)
+    seconds = race({"ours": ours, "torch": lambda _: peer(*inputs)}, 4)
     return {"seconds": seconds, "relative_error": error, "torch": seconds["torch"] / seconds["ours"],
-            "flops": 2 * case.flops / seconds["ours"]}
+            "flops": flops / seconds["ours"]}
+
+
+def described(*tensors):
+    return [iop.TensorDescriptor(tuple(t.shape), str(t.dtype).removeprefix("torch."), t.stride()) for t in tensors]
+
+
+def conv_row(case, dtype, layout, handle):
+    g, x, w, b = conv_tensors(case, dtype, layout)
+    stride, pairs, dilation, groups = case.geometry
+    pads = [p for p, _ in pairs]
+    op = iop.ConvBackwardDescriptor(handle, *described(g, x, w, b), pads, stride, dilation, groups)
+    outs = [torch.empty(t.shape, dtype=t.dtype, device=DEVICE) for t in (x, w, b)]
+    return conv_seconds(dtype, 2 * case.flops, op, outs, (g, x, w), lambda *t: torch.ops.aten.convolution_backward(
+        *t, [case.cout], list(stride), pads, list(dilation), False, [0] * len(stride), groups, [True] * 3))
+
+
+def conv_forward_row(case, dtype, layout, handle):
+    y, x, w, b = conv_tensors(case, dtype, layout)  # an output lies as its gradient does
+    stride, pairs, dilation, groups = case.geometry
+    pads = [p for p, _ in pairs]
+    op = iop.ConvDescriptor(handle, *described(y, x, w, b), pads, stride, dilation, groups)
+    return conv_seconds(dtype, case.flops, op, [y], (x, w, b), lambda *t: torch.ops.aten.convolution(
+        *t, list(stride), pads, list(dilation), False, [0] * len(stride), groups))
 
 
 def device_works():
     try:
         torch.cuda.synchronize()
-        return bool(torch.ones(1, device="cuda").item())
+        return bool(torch.ones(1, device=DEVICE).item())
     except RuntimeError:
         return False
+
+
+def elementwise_job(case, dtype, elements, handle):
+    return ("elementwise", {"operator": str(case), "dtype": dtype, "elements": elements},
+            partial(elementwise_row, case, dtype, elements, handle))
 
 
 def jobs(handle, elements):
@@ -167,16 +187,18 @@ def jobs(handle, elements):
     yield "launch", {"what": "one call through a descriptor"}, lambda: launch_row(handle)
     for case in GRADIENTS:
         for dtype in DTYPES:
-            if case.operator.name in peers.TORCH:
-                yield ("elementwise", {"operator": str(case), "dtype": dtype, "elements": elements},
-                       partial(elementwise_row, case, dtype, elements, handle))
+            yield elementwise_job(case, dtype, elements, handle)
     rows = [("typical", c, d, "contiguous") for d in CONV_TARGETS for c in FAMILIES["typical"]]
     rows += [("typical", c, d, "channels_last") for d in ("float16", "float32") for c in FAMILIES["typical"]
              if len(c.size) == 2]
     rows += [("resnet50", c, d, "contiguous") for d in ("float32", "float16") for c in FAMILIES["resnet50"]]
     for family, case, dtype, layout in rows:
-        yield ("conv", {"family": family, "shape": str(case), "dtype": dtype, "layout": layout},
-               partial(conv_row, case, dtype, layout, handle))
+        key = {"family": family, "shape": str(case), "dtype": dtype, "layout": layout}
+        yield "conv", key, partial(conv_row, case, dtype, layout, handle)
+        yield "conv_forward", key, partial(conv_forward_row, case, dtype, layout, handle)
+    for case in CASES:
+        for dtype in () if case.operator.backward else DTYPES:
+            yield elementwise_job(case, dtype, elements, handle)
 
 
 def show(table, row):
@@ -188,8 +210,10 @@ def show(table, row):
         measured = ", ".join(f"{form} {row[form] * 1e6:.1f} us" for form in ("addresses", "tensors"))
     else:
         rate = f"copy {row['of_copy']:5.0%}" if table == "elementwise" else f"{row['flops'] / 1e12:7.2f} TF/s"
-        measured = f"{row['seconds']['ours'] * 1e6:9.1f} us   {rate}   torch/ours {row['torch']:5.2f}"
-    print(f"{what:60} {measured}", flush=True)
+        measured = f"{row['seconds']['ours'] * 1e6:9.1f} us   {rate}"
+        if row["torch"]:
+            measured += f"   torch/ours {row['torch']:5.2f}"
+    print(f"{'forward ' * (table == 'conv_forward') + what:60} {measured}", flush=True)
 
 
 def main():
@@ -205,7 +229,7 @@ def main():
         "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(), "date": date.today().isoformat()}, options.resume)
     print("{gpu}, torch {torch}, CUDA {cuda}, cuDNN {cudnn}".format_map(record.facts))
-    with iop.Handle("cuda") as handle:
+    with iop.Handle(DEVICE) as handle:
         finished = measure_all(jobs(handle, options.elements), record, lambda: time.time() < deadline, device_works,
                                show)
     if not finished and options.json:  # a fault has ended this process's use of the device, not another's

@@ -1,14 +1,15 @@
 // Sums without tiles: for few channels in a group, where tiles would be mostly padding; for sizes beyond 32 bits; and
-// for the elements of grad_input that weights which are not finite reach. I counts pixels.
+// for the elements of grad_input that weights which are not finite reach. I counts pixels. Of an output, all this is in
+// exchanged roles.
 #pragma once
 #include "conv_geometry.cuh"
 
 namespace INFINIOP_ISA {
 namespace {
 
-// The output pixel from which tap k reaches an input pixel, along one axis; -1 for none.
+// The pixel of grad_output from which tap k reaches one of grad_input, along one axis; -1 for none.
 template <class I> INFINIOP_INLINE I output_of(const CudaConvAxis &a, I pixel, I k) {
-    I shifted = pixel + I(a.before) - k * I(a.dilation), output = shifted;
+    I shifted = pixel * I(a.step) + I(a.before) - k * I(a.dilation), output = shifted;
     if (shifted < 0) return -1;
     if (a.stride != 1) {
         output = shifted / I(a.stride);
@@ -23,7 +24,7 @@ template <class I>
 INFINIOP_INLINE S input_sum(const CudaConv &c, int64_t n, int64_t group, int64_t ci, const I *pixel, bool &nonfinite) {
     const CudaConvView &gv = c.view[CUDA_CONV_GRAD_OUTPUT], &wv = c.view[CUDA_CONV_WEIGHT];
     const T *g = (const T *)gv.data + n * gv.n + group * c.cout * gv.channel;
-    const T *w = (const T *)wv.data + group * c.cout * wv.n + ci * wv.channel;
+    const T *w = (const T *)wv.data + group * c.weight_group + ci * wv.channel;
     S sum = 0;
     I k[3], o[3];
     nonfinite = false;
@@ -45,6 +46,13 @@ INFINIOP_INLINE S input_sum(const CudaConv &c, int64_t n, int64_t group, int64_t
     return sum;
 }
 
+// What an element of grad_input comes to beside its sum: an output's bias, or what was there. channel: of all groups.
+INFINIOP_INLINE S finished(const CudaConv &c, int64_t channel, S sum, const T &old) {
+    const CudaConvView &bias = c.view[CUDA_CONV_BIAS];
+    if (bias.data) sum += to_compute(((const T *)bias.data)[channel * bias.n]);
+    return c.accumulate ? to_compute(old) + sum : sum;
+}
+
 // A thread per element of grad_input.
 template <class I> INFINIOP_INLINE void grad_input_elements(const CudaConvGradInput &a) {
     const CudaConv &c = a.conv;
@@ -59,9 +67,8 @@ template <class I> INFINIOP_INLINE void grad_input_elements(const CudaConvGradIn
     T *to = (T *)v.data + n * v.n + channel * v.channel + offset(v, pixel);
     int64_t group = channel, ci = take(group, c.cin);
     bool nonfinite;
-    S value = input_sum<I>(c, n, group, ci, pixel, nonfinite);
-    if (c.accumulate) value = to_compute(*to) + value;
-    *to = from_compute<T>(value);
+    const S sum = input_sum<I>(c, n, group, ci, pixel, nonfinite);
+    *to = from_compute<T>(finished(c, channel, sum, *to));
 }
 
 INFINIOP_INLINE S warp_sum(S v) {

@@ -1,6 +1,7 @@
 // grad_input by tiles: input channels by the input pixels of a phase, counted over the batch, summed over (tap, co).
 //   grad_input[n, ci, i] = sum over k, co of weight[co, ci, k] * grad_output[n, co, (i + before - k*dilation) / stride]
-// All pixels of a phase meet the same taps, so no product is with a pixel between two windows.
+// All pixels of a phase meet the same taps, so no product is with a pixel between two windows. An output has one phase,
+// whose neighbours meet pixels `step` apart.
 #pragma once
 #include "conv_direct.cuh"
 #include "conv_tensor_cores.cuh"
@@ -20,7 +21,7 @@ INFINIOP_INLINE void pack_weight_block(const CudaConvGradInput &a) {
     const int64_t ci = take(group, a.rows / rows) * rows + threadIdx.x % rows;
     int64_t rest = tap, k[3];
     for (int d = 2; d >= 0; d--) k[d] = take(rest, c.axis[d].kernel);
-    const T *from = (const T *)v.data + group * c.cout * v.n + ci * v.channel + offset(v, k);
+    const T *from = (const T *)v.data + group * c.weight_group + ci * v.channel + offset(v, k);
     T *to = (T *)a.packed + ((group * c.taps + tap) * a.depth) * a.rows + ci;
     __shared__ int nonfinite;
     if (threadIdx.x == 0) nonfinite = 0;
@@ -74,7 +75,7 @@ struct alignas(16) InputColumn {
 INFINIOP_INLINE void write_column(InputColumn &column, const CudaConv &c, const InputBlock &block, int number) {
     const CudaConvView &v = c.view[CUDA_CONV_GRAD_OUTPUT];
     const PhasePixel pixel(block, number);
-    for (int d = 0; d < 3; d++) column.output[d] = block.axis[d].output + pixel.at[d];
+    for (int d = 0; d < 3; d++) column.output[d] = block.axis[d].output + pixel.at[d] * int(c.axis[d].step);
     column.g = pixel.n * v.n + block.group * c.cout * v.channel + offset(v, column.output);
     if (pixel.n >= c.batch) column.output[0] = INT32_MIN / 2;
 }
@@ -201,8 +202,8 @@ INFINIOP_INLINE void store_input_tile(Tile &sums, const CudaConvGradInput &a, co
                 S exact = input_sum<int>(c, at.n, block.group, ci, pixel, reached);
                 if (reached) value = exact;
             }
-            if (c.accumulate) value = to_compute(out[ci * v.channel]) + value;
-            out[ci * v.channel] = from_compute<T>(value);
+            T &to = out[ci * v.channel];
+            to = from_compute<T>(finished(c, block.group * c.cin + ci, value, to));
         }
     }
 }

@@ -1,7 +1,7 @@
 """Operator descriptors: create, workspace_size, calculate, destroy. One class per row of operators.py, and conv."""
 from infiniop_cy.devices import Handle
 from infiniop_cy.explain import conv_explanation
-from infiniop_cy.functions import complete_parameters, computes_conv, formula_of, per_axis
+from infiniop_cy.functions import complete_parameters, formula_of, per_axis
 from infiniop_cy.operators import OPERATORS
 from infiniop_cy.status import NullPointer
 from infiniop_cy.verbose import log
@@ -140,14 +140,14 @@ class ConvDescriptor(OperatorDescriptor):
     """create(handle, output, input, weight, bias, pads, strides, dilations, groups).
 
     output, input, weight: TensorDescriptors as for conv, any strides; bias: that of the (C_out,) bias, or None.
-    pads, strides, dilations: an integer, or one per spatial axis. handle: of the CPU, else NotImplementedOperator.
+    pads, strides, dilations: an integer, or one per spatial axis.
     Raises BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer.
     """
 
     operator = "conv"
 
     def __init__(self, handle, output, input, weight, bias, pads, strides, dilations, groups):
-        backend = computes_conv(self._open(handle))
+        backend = self._open(handle)
         self._plan = backend.ForwardPlan(output, input, weight, bias,
                                          *_lists(self.operator, input, pads, strides, dilations, groups))
 
@@ -159,7 +159,8 @@ class ConvDescriptor(OperatorDescriptor):
         """Compute on arrays or addresses; bias is None where the descriptor has none.
 
         workspace: at least workspace_size bytes, else InsufficientWorkspace. output may not overlap anything.
-        An exception of a signal handler ends a long call early, and leaves the output incomplete. stream: not used.
+        An exception of a signal handler ends a long call early, and leaves the output incomplete.
+        stream: as for the elementwise descriptors.
         """
         log(self.operator, output=output, input=input, weight=weight, bias=bias)
         self.plan.calculate(workspace, output, input, weight, bias, stream=stream)

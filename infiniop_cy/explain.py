@@ -18,7 +18,7 @@ def _step(step):
 def conv_explanation(facts):
     """The lines of a convolution descriptor's explain(): what was chosen, and why nothing before it in the list was."""
     if facts is None:
-        return "on a GPU: cuda/conv_backward.cu chooses kernels by arithmetic and channels (docs/gpu.md)"
+        return "on a GPU: cuda/conv.cu chooses kernels by arithmetic and channels (docs/gpu.md)"
     lines = [f"kernels of {facts['isa']}, {facts['lanes']} lanes",
              f"threads: {facts['threads']}, as many as have work",
              f"workspace: {_size(facts['workspace'])}; {_size(facts['shared'])} for weights or tables that all threads "

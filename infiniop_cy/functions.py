@@ -6,7 +6,7 @@ from typing import NamedTuple
 from infiniop_cy import devices
 from infiniop_cy.core import _core
 from infiniop_cy.operators import OPERATORS, values_of
-from infiniop_cy.status import BadParam, BadTensorShape, NotImplementedOperator, NullPointer
+from infiniop_cy.status import BadParam, BadTensorShape, NullPointer
 from infiniop_cy.verbose import ENABLED, brief, log
 
 _FORMULAS = {name: number for number, name in enumerate(_core.formula_names())}
@@ -272,8 +272,7 @@ def conv(input, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1,
     stride, padding, dilation, groups: as for conv_backward.
     out: array of shape (N, C_out, *out_shape) to write the result to, of any layout; returned itself. What it shares
         with the inputs is copied first.
-    device: None or "cpu"; on a GPU there is no such kernel yet.
-    num_threads: as for the other operators.
+    device, num_threads: as for the other operators.
 
     Returns (N, C_out, *out_shape), contiguous, where out_shape = (in_shape + before + after
         - dilation*(kernel_shape - 1) - 1) // stride + 1.
@@ -281,8 +280,8 @@ def conv(input, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1,
     threads, any layout and any cut of the batch. Padding is no term of a sum: an inf weight over it adds nothing.
     Subnormal bfloat16 numbers may count as 0 (docs/convolution.md).
 
-    Raises BadTensorDtype, BadTensorShape, BadTensorStrides, BadParam, NullPointer, and NotImplementedOperator for
-    arrays on a GPU; after any of them, out is unchanged. A signal handler's exception ends a long call early.
+    Raises BadTensorDtype, BadTensorShape, BadTensorStrides, BadParam, NullPointer; after any of them, out is unchanged.
+    A signal handler's exception ends a long call early.
     Source: torch.nn.functional.conv1d, conv2d and conv3d; infiniopConv.
     """
     for name, value in (("input", input), ("weight", weight)):
@@ -291,12 +290,4 @@ def conv(input, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1,
     backend = devices.backend_for("conv", device, input=input, weight=weight, bias=bias, out=out)
     stride, pairs, dilation, groups = geometry("conv", backend.shape_of(weight), stride, padding, dilation, groups)
     log("conv", input=input, weight=weight, bias=bias, stride=stride, padding=pairs, dilation=dilation, groups=groups)
-    return computes_conv(backend).conv(input, weight, bias, stride, pairs, dilation, groups, out, num_threads)
-
-
-def computes_conv(backend):
-    """The backend, if it computes forward convolutions."""
-    if not hasattr(backend, "conv"):
-        raise NotImplementedOperator("conv: forward convolutions are computed on the CPU only, expected arrays or a "
-                                     "handle of the CPU")
-    return backend
+    return backend.conv(input, weight, bias, stride, pairs, dilation, groups, out, num_threads)

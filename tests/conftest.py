@@ -23,7 +23,7 @@ from hypothesis import settings
 HERE = pathlib.Path(__file__).parent
 DEVICES = ("cpu", "cuda", "emulated", "emulated-driver")
 DEVICE_SUITE = ("test_conformance.py", "test_properties.py", "test_special_values.py", "test_leaky_dtypes.py",
-                "test_accuracy.py", "test_conv.py", "test_errors.py", "test_descriptors.py")
+                "test_accuracy.py", "test_conv.py", "test_conv_forward.py", "test_errors.py", "test_descriptors.py")
 # What an emulated GPU runs for the operators beyond the sample of rotation.py: formulas, and the plainest ways in.
 FOR_EVERY_FORMULA = ("test_values", "test_layout", "test_every_16_bit_input", "test_error_in_ulp",
                      "test_host_and_device_arrays_agree")
@@ -62,7 +62,7 @@ def pytest_configure(config):
         raise pytest.UsageError(f"--device {device}: {cuda_problem()}")
     device_mirror.DEVICE = "cuda"
     from infiniop_cy.operators import BY_NAME
-    for name in (*BY_NAME, "conv_backward"):
+    for name in (*BY_NAME, "conv", "conv_backward"):
         setattr(iop, name, device_mirror.MirroredFunction(getattr(iop, name)))
 
 

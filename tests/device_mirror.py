@@ -137,7 +137,7 @@ class MirroredFunction:
     def __call__(self, *args, **keywords):
         out = keywords.get("out")
         outs = out if isinstance(out, tuple) else (out,)
-        candidates = [a for a in (*args, *(keywords.get(n) for n in ("grad_output", "input", "weight")), *outs)
+        candidates = [a for a in (*args, *(keywords.get(n) for n in ("grad_output", "input", "weight", "bias")), *outs)
                       if a is not None and not isinstance(a, (int, float, str))]
         if "device" in keywords or not candidates or not all(map(is_plain, candidates)):
             return self._function(*args, **{"device": "cuda"} | keywords)

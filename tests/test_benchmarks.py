@@ -162,3 +162,26 @@ def test_rows_of_a_lent_machine(monkeypatch, tmp_path):
     assert len(again.failures()) == 2
     assert len(shown) == 4
     assert again.facts["gpu"] == "x"
+
+
+def test_rows_of_a_gpu(monkeypatch):
+    """Each operator's, and a convolution's both ways, with the CPU in the GPU's place: calls, peers and checks."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import gpu
+    monkeypatch.setattr(gpu, "DEVICE", "cpu")
+    monkeypatch.setattr(gpu, "ROTATED", 0)
+    monkeypatch.setattr(gpu, "race", lambda contestants, rounds: {
+        name: len([function(0)]) for name, function in contestants.items()})
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setenv("INFINIOP_CY_TF32", "0")  # which rows set
+    met = set()
+    with gpu.iop.Handle("cpu") as handle:
+        for table, key, function in gpu.jobs(handle, 1000):
+            if table == "elementwise" and key["dtype"] == "float32":
+                assert function()["of_copy"] > 0
+                met.add(key["operator"])
+        for layout, row in (("contiguous", gpu.conv_row), ("channels_last", gpu.conv_forward_row)):
+            for dtype in ("float32", "bfloat16", "tf32"):
+                assert row(CONV_CASES["2d-groups"], dtype, layout, handle)["flops"] > 0
+    assert met == set(map(str, CASES))

@@ -75,6 +75,10 @@ class Backend:
             return _core.conv_backward(grad_output, input, weight, stride, padding, dilation, groups, output_mask, out,
                                        accumulate, num_threads, space)
 
+    def conv(self, input, weight, bias, stride, padding, dilation, groups, out, num_threads):
+        with self._space("conv", input=input, weight=weight, bias=bias, out=out) as space:
+            return _core.conv(input, weight, bias, stride, padding, dilation, groups, out, num_threads, space)
+
     def ElementwisePlan(self, op, *arguments):
         plan = _core.ElementwisePlanObject(op, *arguments, device=self.index)
         return DevicePlan(op, self.index, plan, ("workspace", *plan.names))
@@ -83,6 +87,10 @@ class Backend:
         plan = _core.ConvPlanObject(*arguments, device=self.index)
         return DevicePlan("conv_backward", self.index, plan,
                           ("workspace", "grad_input", "grad_weight", "grad_bias", "grad_output", "input", "weight"))
+
+    def ForwardPlan(self, *arguments):
+        plan = _core.ForwardPlanObject(*arguments, device=self.index)
+        return DevicePlan("conv", self.index, plan, ("workspace", "output", "input", "weight", "bias"))
 
     def empty_workspace(self, size):
         """A GPUArray of so many bytes."""

@@ -10,7 +10,7 @@ EVERYWHERE = ("75", "80", "90", "100", "120", "ptx90")
 
 
 def cubin(op, name, dtype, capability, fresh=False):
-    """An image of a formula's kernels, or of conv_backward's, for GPUs of that compute capability (90 for 9.0).
+    """An image of a formula's kernels, or of convolutions', for GPUs of that compute capability (90 for 9.0).
 
     fresh: compile even where the cache has it. Raises DeviceArchitectureNotSupported, and InternalError with the
     compiler's own words where it is missing or fails.

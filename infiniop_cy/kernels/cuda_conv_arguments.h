@@ -1,5 +1,6 @@
-// What the host hands to the CUDA kernels of conv_backward, by value. Strides count elements. cin and cout are those of
-// one group; one and two spatial dimensions are three with leading ones.
+// What the host hands to the CUDA kernels of a convolution, by value. Strides count elements. cin and cout are those of
+// one group; one and two spatial dimensions are three with leading ones. An output's problem has exchanged roles, see
+// cuda_conv_exchange_roles: to its kernels the output is grad_input, the input grad_output, and cin the output's.
 #pragma once
 #include "conv_axis.h"
 #include "cuda_arguments.h"
@@ -55,6 +56,7 @@ constexpr CudaConvTile cuda_conv_tiles[CUDA_CONV_ARITHMETICS][2] = {
 
 // One spatial axis.
 struct CudaConvAxis : ConvAxis {
+    int64_t step;     // from a pixel of grad_input's phase to the next, pixels of grad_output; 1 but for an output
     CudaDivisor out;  // of size_out, unless the convolution is wide
     int32_t padding;
 };
@@ -69,6 +71,7 @@ struct CudaConv {
     int64_t batch, groups, cin, cout, taps, pixels_in, pixels_out;
     CudaConvAxis axis[3];
     CudaConvView view[CUDA_CONV_TENSORS];
+    int64_t weight_group;  // from a group's weights to the next one's
     int32_t accumulate;
     int32_t wide;  // 32 bits do not count the pixels or taps; only the direct kernels cope
 };

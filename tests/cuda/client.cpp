@@ -1,4 +1,4 @@
-// A client of the C libraries on an NVIDIA GPU: relu by infiniop, a convolution, and what is refused. Exits with 10 +
+// A client of the C libraries on an NVIDIA GPU: relu by infiniop, a convolution both ways, and what is refused. Exits with 10 +
 // the status where a descriptor cannot be created.
 #include <cstdio>
 #include <vector>
@@ -62,12 +62,31 @@ int main() {
     result = to_host(grads, 8);
     std::printf("grad_weight %g %g bias %g\n", result[5], result[6], result[7]);
 
+    // The output of the same problem, with a bias, to where grad_output was.
+    infiniopConvDescriptor_t forward;
+    float *biases = on_device(std::vector<float>{0.5f});
+    void *larger = nullptr;
+    if ((status = infiniopCreateConvDescriptor(handle, &forward, go, in, weight, bias, zero, one, one, 1)))
+        return 10 + status;
+    if (infiniopGetConvWorkspaceSize(forward, &size) || infinirtMalloc(&larger, size)) return 22;
+    if (infiniopConv(forward, larger, size - 1, ones, inputs, weights, biases, nullptr) !=
+        INFINI_STATUS_INSUFFICIENT_WORKSPACE)
+        return 23;
+    if (infiniopConv(forward, larger, size, inputs, inputs, weights, biases, nullptr) != INFINI_STATUS_BAD_PARAM ||
+        infiniopConv(forward, larger, size, (char *)ones + 2, inputs, weights, biases, nullptr) !=
+            INFINI_STATUS_BAD_PARAM)
+        return 24;
+    if (infiniopConv(forward, larger, size, ones, inputs, weights, biases, nullptr)) return 25;
+    result = to_host(ones, 4);
+    std::printf("output %g %g %g %g\n", result[0], result[1], result[2], result[3]);
+    if (infiniopDestroyConvDescriptor(forward)) return 26;
+
     infiniopDestroyReluBackwardDescriptor(op);
     infiniStatus_t stale = infiniopReluBackward(op, nullptr, 0, out, device_x, device_g, nullptr);
     if (infiniopCreateReluBackwardDescriptor(handle, &op, t, t, t)) return 20;
     infiniStatus_t odd = infiniopReluBackward(op, nullptr, 0, (char *)out + 2, device_x, device_g, nullptr);
     std::printf("stale %d host %d\n", stale, odd);
-    for (void *memory : {(void *)device_g, (void *)device_x, (void *)out, workspace, (void *)ones, (void *)inputs,
+    for (void *memory : {(void *)device_g, (void *)device_x, (void *)out, workspace, larger, (void *)biases, (void *)ones, (void *)inputs,
                          (void *)weights, (void *)grads})
         if (infinirtFree(memory)) return 21;
     return infiniopDestroyConvBackwardDescriptor(conv) || infiniopDestroyHandle(handle);

@@ -25,6 +25,9 @@ ELEMENTWISE = ("tests/test_conformance.py", "-k",
 CONV = ("tests/test_conv.py", "-k",
         "(test_exact or test_inf_and_nan) and (float32 or bfloat16) and (not parallel or parallel-float32) or "
         "test_accuracy and many-channels or test_batch_cut and tiny")
+FORWARD = ("tests/test_conv_forward.py", "-k",
+           "(test_exact or test_inf_and_nan) and float32 and (2d- or wide-3d) and not random or "
+           "test_bits_do_not_depend_on_the_layout and float32")
 STREAMS = ("tests/cuda/test_streams.py",)
 LONG = ("tests/cuda/test_conv_tiles.py", "-k", "long_sums")
 CONTEXTS = ("tests/cuda/test_contexts.py",)
@@ -54,6 +57,12 @@ REPLACEMENTS = [
     ("cuda/elementwise.cu", "if (row >= rows || lane >= columns) continue;", "", ELEMENTWISE),
     ("cuda/conv_grad_input.cuh", "if ((s + 1) % (TENSOR_CORE_RUN / Tile::depth) == 0) sums.settle();", "", LONG),
     ("cuda/conv_grad_weight.cuh", "if (s + 1 == steps) ", "if (s + 1 == steps && left <= CUDA_CONV_CHUNK) ", LONG),
+    ("cuda/conv_grad_input.cuh", " * int(c.axis[d].step)", "", FORWARD),
+    ("cuda/conv_direct.cuh", "pixel * I(a.step)", "pixel", FORWARD),
+    ("cuda/conv_direct.cuh", "if (bias.data) sum += ", "if (false) sum += ", FORWARD),
+    ("cuda/conv_direct.cuh", "channel * bias.n", "channel", FORWARD),
+    ("cuda/conv_direct.cuh", "group * c.weight_group", "group * c.cout * wv.n", FORWARD),
+    ("cuda/conv_grad_input.cuh", "group * c.weight_group", "group * c.cout * v.n", FORWARD),
     (SPACES, "self.call.follow(other, op)", "pass", STREAMS),
     (SPACES, "self.call.lead(other, self._op)", "pass", STREAMS),
     (SPACES, "self.call.hold(d.owner)", "pass", DLPACK),

@@ -264,8 +264,10 @@ def test_descriptors_take_only_their_device(data):
 def test_conv_on_gpuarrays(rng):
     case = CONV_CASES["2d-stride"]
     data = make_case(case, "float32", rng)
-    got = iop.conv_backward._function(*map(on_gpu, data), **case.keywords)
-    expected = iop.conv_backward._function(*data, **case.keywords)
+    bias = rng.standard_normal(case.cout).astype(np.float32)
+    got = (*iop.conv_backward._function(*map(on_gpu, data), **case.keywords),
+           iop.conv._function(*map(on_gpu, (*data[1:], bias)), **case.keywords))
+    expected = (*iop.conv_backward._function(*data, **case.keywords), iop.conv(*data[1:], bias, **case.keywords))
     assert all(type(a).__name__ == "GPUArray" and same_bits(to_host(a), b) for a, b in zip(got, expected))
 
 

@@ -37,7 +37,8 @@ def test_client(client, tmp_path):
     lines = first.stdout.splitlines()
     assert lines[0] == "relu 0 0 3"
     assert lines[1] == "grad_weight 9 12 bias 4"
-    assert lines[2] == "stale 3 host 3"
+    assert lines[2] == "output 4.5 8.5 11.5 10.5"
+    assert lines[3] == "stale 3 host 3"
     assert len([name for name in os.listdir(tmp_path) if name.endswith(".cubin")]) == 2
     assert not [name for name in os.listdir(tmp_path) if not name.endswith(".cubin")]
     second = run_client(client, tmp_path, INFINIOP_CY_NVCC="/no-nvcc-here")
@@ -54,7 +55,7 @@ def test_python_and_c_share_the_cache(client, tmp_path, monkeypatch):
     from infiniop_cy.backends.cuda_build import cubin
     from infiniop_cy.core._core import device_capability
     monkeypatch.setenv("INFINIOP_CY_CACHE_DIR", str(tmp_path))
-    for name in ("relu_backward", "conv_backward"):
+    for name in ("relu_backward", "conv"):
         cubin("op", name, "float32", device_capability(0))
     assert run_client(client, tmp_path, INFINIOP_CY_NVCC="/no-nvcc-here").returncode == 0
 

@@ -75,6 +75,10 @@ def test_convolutions_of_another_context_are_refused(foreign, rng):
         conv(g, x, there, **case.keywords)
     with pytest.raises(iop.BadParam, match=f"conv_backward: grad_weight {WORDS}"):
         conv(g, x, w, **case.keywords, out=(None, there, None), output_mask=(False, True, False))
+    with pytest.raises(iop.BadParam, match=f"conv: bias {WORDS}"):
+        iop.conv._function(x, w, foreign(np.zeros(case.cout, np.float32)), **case.keywords)
+    with pytest.raises(iop.BadParam, match=f"conv: out {WORDS}"):
+        iop.conv._function(x, w, out=foreign(np.zeros(case.shapes[0], np.float32)), **case.keywords)
     synchronize()
 
 

@@ -22,8 +22,9 @@ SCRIPT = """
                  "3d-everything"):
         case = CONV_CASES[name]
         data = make_case(case, {dtype!r}, np.random.default_rng(1), integers=False)
-        for gradient in iop.conv_backward(*data, **case.keywords, device="cuda"):
-            digest.update(gradient.tobytes())
+        output = iop.conv(*data[1:], **case.keywords, device="cuda")
+        for result in (output, *iop.conv_backward(*data, **case.keywords, device="cuda")):
+            digest.update(result.tobytes())
     print(digest.hexdigest())
     """
 
@@ -42,27 +43,31 @@ def test_multiprocessors_do_not_change_bits(dtype, emulator):
 
 @pytest.mark.parametrize("tf32", ["0", "1"])
 def test_tf32_only_on_request(tf32, emulator):
-    """Ten bits of a factor are enough for TF32, eleven more are not; INFINIOP_CY_TF32=1 allows it to lose them."""
+    """Ten bits of a factor are enough for TF32, eleven more are not; INFINIOP_CY_TF32=1 allows output and grad_input to
+    lose them. grad_weight of images so small is a chain, which tensor cores do not do."""
     script = """
         import os, sys
         sys.path.insert(0, os.environ["TESTS"])
         import emulation
         emulation.install(os.environ["EMULATION_FOLDER"])
         import numpy as np, infiniop_cy as iop
-        from infiniop_cy.testing.conv import CONV_CASES, make_case, reference_conv_backward
+        from infiniop_cy.testing.conv import CONV_CASES, make_case, reference_conv_backward, reference_conv_forward
         case = CONV_CASES["many-channels"]
         for scale in (1, 1 + 2.0**-12):
             g, x, w = make_case(case, "float32", np.random.default_rng(1))
             data = g * np.float32(scale), x, w * np.float32(scale)
-            got = iop.conv_backward(*data, **case.keywords, device="cuda")
-            want = reference_conv_backward(*data, *case.geometry)
-            error = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(got[:2], want))
-            assert error == 0 or scale != 1, error  # whole numbers, which tensor cores add exactly, too
-        print("rounded" if error > 1e-5 else "exact")
+            got = iop.conv_backward(*data, **case.keywords, device="cuda")[:2]
+            got = iop.conv(x, data[2], **case.keywords, device="cuda"), *got
+            want = reference_conv_backward(*data, *case.geometry)[:2]
+            want = reference_conv_forward(x, data[2], *case.geometry), *want
+            errors = [float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(got, want)]
+            assert max(errors) == 0 or scale != 1, errors  # whole numbers, which tensor cores add exactly, too
+        print(*("rounded" if error > 1e-5 else "exact" for error in errors))
         """
     ran = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False, capture_output=True, text=True,
                          env={**os.environ, "TESTS": str(TESTS), "INFINIOP_CY_TF32": tf32})
-    assert ran.stdout == ("rounded\n" if tf32 == "1" else "exact\n"), ran.stdout + ran.stderr
+    expected = "rounded rounded exact\n" if tf32 == "1" else "exact exact exact\n"
+    assert ran.stdout == expected, ran.stdout + ran.stderr
 
 
 def test_long_sums_on_tensor_cores(monkeypatch, rng):
@@ -80,5 +85,7 @@ def test_long_sums_on_tensor_cores(monkeypatch, rng):
     g, x, w = numbers(1, long, 16), numbers(1, 8, 16), numbers(long, 8, 1)
     grad_input = conv(g, x, w, device="cuda", output_mask=(True, False, False)).grad_input
     pairs.append((grad_input[0], w[:, :, 0].T.astype(float) @ g[0]))
+    x, w = numbers(1, long, 16), numbers(8, long, 1)
+    pairs.append((iop.conv._function(x, w, device="cuda")[0], w[:, :, 0].astype(float) @ x[0]))
     for got, exact in pairs:
         assert np.abs(got / exact - 1).max() <= 64 * 5 * 2.0**-23 + 16 * 2.0**-24

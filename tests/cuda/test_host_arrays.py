@@ -90,6 +90,10 @@ def test_conv(name, layout, rng):
     masked = conv(*laid, **case.keywords, output_mask=(False, True, False), device="cuda")
     assert masked.grad_input is None
     assert same_bits(masked.grad_weight, want.grad_weight)
+    bias = rng.integers(-8, 9, case.cout).astype(np.float32)
+    want, out = iop.conv._function(*data[1:], bias, **case.keywords), arrange(np.full_like(data[0], 7), layout)
+    assert iop.conv._function(*laid[1:], arrange(bias, layout), **case.keywords, out=out, device="cuda") is out
+    assert same_bits(np.array(out), want)
 
 
 def test_sources_are_kept_until_they_are_read(emulator, rng, monkeypatch):

@@ -120,6 +120,7 @@ def test_nothing_waits(emulator, data):
     tensors = [Buffer(a.shape) for a in make_case(case, "float32", np.random.default_rng(0))]
     outs = [Buffer(shape) for shape in (*case.shapes[1:], (case.cout,))]
     relu(g.on(stream), x.on(stream), out=out.on(stream))  # builds what is not built
+    output, bias = Buffer(case.shapes[0]), Buffer(case.cout)
     iop.conv_backward._function(*(t.on(stream) for t in tensors), **case.keywords,
                                 out=tuple(o.on(stream) for o in outs))
     with current(0) as context:
@@ -132,9 +133,10 @@ def test_nothing_waits(emulator, data):
             op.calculate(None, out.address, x.address, g.address, stream)
             iop.conv_backward._function(*(t.on(stream) for t in tensors), **case.keywords,
                                         out=tuple(o.on(stream) for o in outs))
+            iop.conv._function(*(t.on(stream) for t in (*tensors[1:], bias)), **case.keywords, out=output.on(stream))
     now = emulator.counts()
     assert now["synchronisations"] == before["synchronisations"]
-    assert emulator.pending() - others >= now["launches"] - before["launches"] >= 9
+    assert emulator.pending() - others >= now["launches"] - before["launches"] >= 12
     with current(0):
         stream.synchronize()
     assert emulator.pending() == others
@@ -198,6 +200,21 @@ def test_a_temporary_copy_is_in_order_too(data):
     assert same_bits(both.read(stream)[10:10 + N], expected(*data))
 
 
+@pytest.mark.parametrize("late", ["input", "weight", "bias", "out"])
+def test_conv_of_several_streams(late, rng):
+    """The tensors of an output, one of them ready on a stream of its own."""
+    case = CONV_CASES["2d-groups"]
+    main, side = new_stream(), new_stream()
+    _, x, w = make_case(case, "float32", rng)
+    data = {"input": x, "weight": w, "bias": rng.integers(-8, 9, case.cout).astype(np.float32)}
+    buffers = {name: Buffer(values.shape) for name, values in data.items()} | {"out": Buffer(case.shapes[0])}
+    streams = {name: side if name == late else main for name in buffers}
+    for name, values in data.items():
+        buffers[name].write(values, streams[name])
+    iop.conv._function(**{name: buffer.on(streams[name]) for name, buffer in buffers.items()}, **case.keywords)
+    assert same_bits(buffers["out"].read(streams["out"]), iop.conv._function(**data, **case.keywords))
+
+
 @pytest.mark.parametrize("name", ["2d-stride", "tiny-images", "many-channels"])
 def test_conv_workspaces_are_in_order(name, rng):
     """Two convolutions in flight on two streams, the workspaces borrowed and given back in their order."""
@@ -209,9 +226,10 @@ def test_conv_workspaces_are_in_order(name, rng):
         buffers = [Buffer(a.shape) for a in data]
         for buffer, values in zip(buffers, data):
             buffer.write(values, stream)
-        outs.append([Buffer(shape) for shape in (*case.shapes[1:], (case.cout,))])
+        outs.append([Buffer(shape) for shape in (*case.shapes[1:], (case.cout,), case.shapes[0])])
         iop.conv_backward._function(*(b.on(stream) for b in buffers), **case.keywords,
-                                    out=tuple(o.on(stream) for o in outs[-1]))
+                                    out=tuple(o.on(stream) for o in outs[-1][:3]))
+        iop.conv._function(*(b.on(stream) for b in buffers[1:]), **case.keywords, out=outs[-1][3].on(stream))
     for data, stream, got in zip(sets, streams, outs):
-        want = iop.conv_backward._function(*data, **case.keywords)
+        want = *iop.conv_backward._function(*data, **case.keywords), iop.conv._function(*data[1:], **case.keywords)
         assert all(same_bits(g.read(stream), w) for g, w in zip(got, want))

@@ -72,6 +72,7 @@ ctypedef struct ForwardObject:
     ConvPlan plan
     bint has_bias
     Tensor tensors[CONV_TENSORS]
+    CudaConvProblem problem  # on a GPU
 
 
 cdef infiniStatus_t status_of(int rule) noexcept nogil:
@@ -335,7 +336,7 @@ cdef public infiniStatus_t infiniopCreateConvBackwardDescriptor(
     if status == INFINI_STATUS_SUCCESS:
         conv_problem(&spec, tensors, &object.plan.problem)
         if on_gpu(handle):
-            status = plan_conv_on_gpu(object, (<Object *>handle).device_id)
+            status = plan_conv_on_gpu(&object.plan, False, (<Object *>handle).device_id, &object.problem)
         else:
             status = status_of(plan_conv(&object.plan.problem, FOR_ALL, default_threads(), &object.plan, &failure))
     if status != INFINI_STATUS_SUCCESS:
@@ -347,31 +348,31 @@ cdef public infiniStatus_t infiniopCreateConvBackwardDescriptor(
     return INFINI_STATUS_SUCCESS
 
 
-cdef infiniStatus_t plan_conv_on_gpu(ConvObject *object, int device) noexcept nogil:
+cdef infiniStatus_t plan_conv_on_gpu(ConvPlan *plan, bint forward, int device, CudaConvProblem *problem) noexcept nogil:
+    """Make a GPU's problem of the plan's, and find the workspace's size."""
     cdef CudaDevice *opened
     cdef Failure failure
     cdef infiniStatus_t status = cuda_status(cuda_open(device, &opened))
     if status == INFINI_STATUS_SUCCESS:
-        status = status_of(cuda_conv_problem(&object.plan.problem, use_tf32(), opened.multiprocessors, &object.problem,
+        status = status_of(cuda_conv_problem(&plan.problem, forward, use_tf32(), opened.multiprocessors, problem,
                                              &failure))
     if status == INFINI_STATUS_SUCCESS:
-        status = cuda_status(cuda_require(device, cuda_conv_module(object.plan.problem.sample.dtype)))
-    object.plan.workspace_bytes = cuda_conv_workspace(&object.problem) + CUDA_CONV_ALIGN
+        status = cuda_status(cuda_require(device, cuda_conv_module(problem.dtype)))
+    if status == INFINI_STATUS_SUCCESS:
+        plan.workspace_bytes = cuda_conv_workspace(problem) + CUDA_CONV_ALIGN
     return status
 
 
-cdef infiniStatus_t run_conv_on_gpu(ConvObject *object, char **data, char *workspace, void *stream) noexcept nogil:
+cdef infiniStatus_t queue_conv(const CudaConvProblem *problem, const Tensor *tensors, char **data, char *workspace,
+                               int device, void *stream) noexcept nogil:
+    """Put a convolution, whose addresses are checked but for their alignment, on a stream."""
     cdef Failure failure
-    cdef ConvProblem bound
     cdef CudaQueue queue
-    cdef int device = object.header.device_id
-    if check_conv_alignment(object.tensors, data, &failure) \
-            or bind_conv(&object.plan.problem, object.plan.workspace_bytes, object.tensors, data, workspace, &bound,
-                         &failure):
+    if check_conv_alignment(tensors, data, &failure):
         return status_of(failure.rule)
-    queue.module = cuda_find_module(device, cuda_conv_module(object.plan.problem.sample.dtype))
+    queue.module = cuda_find_module(device, cuda_conv_module(problem.dtype))
     queue.stream = stream
-    return cuda_status(run_conv_launches(&object.problem, data, workspace, device, &queue))
+    return cuda_status(run_conv_launches(problem, data, workspace, device, &queue))
 
 
 cdef public infiniStatus_t infiniopGetConvBackwardWorkspaceSize(infiniopConvBackwardDescriptor_t desc,
@@ -390,6 +391,7 @@ cdef public infiniStatus_t infiniopConvBackward(
         void *stream) noexcept nogil:
     cdef infiniStatus_t status = check_object(desc, CONV_OBJECT)
     cdef ConvObject *object = <ConvObject *>desc
+    cdef ConvProblem bound
     cdef Failure failure
     cdef char *data[CONV_TENSORS]
     if status != INFINI_STATUS_SUCCESS:
@@ -408,7 +410,10 @@ cdef public infiniStatus_t infiniopConvBackward(
     if workspace == NULL:
         return INFINI_STATUS_NULL_POINTER
     if on_gpu(desc):
-        return run_conv_on_gpu(object, data, <char *>workspace, stream)
+        if bind_conv(&object.plan.problem, object.plan.workspace_bytes, object.tensors, data, <char *>workspace, &bound,
+                     &failure):
+            return status_of(failure.rule)
+        return queue_conv(&object.problem, object.tensors, data, <char *>workspace, object.header.device_id, stream)
     if check_stack(&failure):
         return status_of(failure.rule)
     return status_of(run_conv_on(&object.plan, object.tensors, data, <char *>workspace, default_threads(), NULL,
@@ -462,8 +467,6 @@ cdef public infiniStatus_t infiniopCreateConvDescriptor(
             status = check_object(given[i], TENSOR_OBJECT)
     if status != INFINI_STATUS_SUCCESS:
         return status
-    if on_gpu(handle):
-        return INFINI_STATUS_NOT_IMPLEMENTED
     if n < 1 or n > 3 or (<TensorObject *>x_desc).tensor.ndim != <int>n + 2 \
             or (<TensorObject *>w_desc).tensor.ndim != <int>n + 2:
         return INFINI_STATUS_BAD_TENSOR_SHAPE
@@ -484,7 +487,11 @@ cdef public infiniStatus_t infiniopCreateConvDescriptor(
                        or check_forward_output(tensors, &result, &failure))
     if status == INFINI_STATUS_SUCCESS:
         conv_problem(&spec, tensors, &problem)
-        status = status_of(plan_conv(&problem, FOR_OUTPUT, default_threads(), &object.plan, &failure))
+        if on_gpu(handle):
+            object.plan.problem = problem
+            status = plan_conv_on_gpu(&object.plan, True, (<Object *>handle).device_id, &object.problem)
+        else:
+            status = status_of(plan_conv(&problem, FOR_OUTPUT, default_threads(), &object.plan, &failure))
     if status != INFINI_STATUS_SUCCESS:
         free_object(object, FORWARD_OBJECT, sizeof(ForwardObject))
         return status
@@ -525,6 +532,8 @@ cdef public infiniStatus_t infiniopConv(infiniopConvDescriptor_t desc, void *wor
             or bind_forward(&object.plan.problem, object.plan.workspace_bytes, object.tensors, object.has_bias, data,
                             <char *>workspace, &bound, &failure):
         return status_of(failure.rule)
+    if on_gpu(desc):
+        return queue_conv(&object.problem, object.tensors, data, <char *>workspace, object.header.device_id, stream)
     run_conv(&object.plan, &bound, <char *>workspace, default_threads(), NULL)
     return INFINI_STATUS_SUCCESS
 

@@ -106,21 +106,23 @@ cdef int cuda_elementwise(const ElementwisePlan *plan, char **data, int index, v
     return check_driver(code, op)
 
 
-cdef int prepare_cuda_conv(const ConvProblem *conv, int index, str op, CudaConvProblem *problem) except -1:
+cdef int prepare_cuda_conv(const ConvProblem *conv, bint forward, int index, str op,
+                           CudaConvProblem *problem) except -1:
     cdef CudaDevice *device
     cdef Failure failure
     check_driver(cuda_open(index, &device), op)
-    if cuda_conv_problem(conv, use_tf32(), device.multiprocessors, problem, &failure):
+    if cuda_conv_problem(conv, forward, use_tf32(), device.multiprocessors, problem, &failure):
         raise error_of(&failure, op, CONV_NAMES, {})
     return 0
 
 
-cdef int launch_conv(const CudaConvProblem *problem, char **data, void *workspace, int index, void *stream,
-                     str op) except -1:
+cdef int launch_conv(const CudaConvProblem *problem, char **data, void *workspace, int index, void *stream, str op,
+                     tuple names) except -1:
+    """Queue a convolution on a stream. names: of the tensors that have addresses."""
     cdef CudaQueue queue
     cdef char *scratch = <char *>workspace
     cdef int code
-    require_primary_context(data, CONV_TENSORS, index, op, CONV_NAMES)
+    require_primary_context(data, CONV_TENSORS, index, op, names)
     require_primary_context(&scratch, 1, index, op, ("workspace",))
     queue.module = require_module(index, cuda_conv_module(problem.dtype), op)
     queue.stream = stream
@@ -129,13 +131,14 @@ cdef int launch_conv(const CudaConvProblem *problem, char **data, void *workspac
     return check_driver(code, op)
 
 
-cdef int cuda_conv(const ConvProblem *conv, space, str op) except -1:
-    """Compute the gradients whose views have data, in a workspace borrowed for the call."""
+cdef int cuda_conv(const ConvProblem *conv, bint forward, space, str op, tuple names) except -1:
+    """Compute the output, or the gradients whose views have data, in a workspace borrowed for the call."""
     cdef CudaConvProblem problem
     cdef char *data[CONV_TENSORS]
     cdef int i
-    prepare_cuda_conv(conv, space.index, op, &problem)
+    prepare_cuda_conv(conv, forward, space.index, op, &problem)
     for i in range(CONV_TENSORS):
         data[i] = conv.view[i].data
     workspace = space.borrow(cuda_conv_workspace(&problem) + CUDA_CONV_ALIGN, op)
-    return launch_conv(&problem, data, <void *><uintptr_t>workspace, space.index, <void *><uintptr_t>space.stream, op)
+    return launch_conv(&problem, data, <void *><uintptr_t>workspace, space.index, <void *><uintptr_t>space.stream, op,
+                       names)

@@ -18,7 +18,7 @@ extern char **environ;
 
 namespace cuda_build {
 
-// name: of a formula, or conv_backward; dtype: index of these tables.
+// name: of a formula, or conv; dtype: index of these tables.
 static const char *const dtype_names[] = {"float16", "bfloat16", "float32", "float64"};
 static const char *const dtype_types[] = {"float16", "bfloat16", "float", "double"};
 
@@ -40,13 +40,13 @@ inline std::vector<fs::path> source_folders() {
 }
 
 inline fs::path source_file(const std::string &name) {
-    return source_folders()[0] / (name == "conv_backward" ? "conv_backward.cu" : "elementwise.cu");
+    return source_folders()[0] / (name == "conv" ? "conv.cu" : "elementwise.cu");
 }
 
 inline std::vector<std::string> options(const std::string &name, int dtype) {
     std::vector<std::string> result(std::begin(common_options), std::end(common_options));
     result.push_back(std::string("-DINFINIOP_T=") + dtype_types[dtype]);
-    if (name == "conv_backward") return result;
+    if (name == "conv") return result;
     const std::string suffix = "_backward";
     const bool backward =
         name.size() > suffix.size() && !name.compare(name.size() - suffix.size(), suffix.size(), suffix);

@@ -1,8 +1,10 @@
-// conv_backward on a GPU: which kernels run, on which tiles, in how much workspace. What decides bits (which sums there
-// are and where they are cut) follows from the sizes of one sample; tiles and waves, which decide none, also from how
-// many there are and from the device.
+// A convolution and its gradients on a GPU: which kernels run, on which tiles, in how much workspace. What decides bits
+// (which sums there are and where they are cut) follows from the sizes of one sample; tiles and waves, which decide none,
+// also from how many there are and from the device.
 #pragma once
 #include <stddef.h>
+
+#include <utility>
 
 #include "../../kernels/cuda_conv_arguments.h"
 #include "../base/support.h"
@@ -12,8 +14,10 @@ struct CudaConvProblem {
     int dtype;  // DTYPE_F16, DTYPE_BF16, DTYPE_F32 or DTYPE_F64
     int accumulate, tf32;
     int multiprocessors;
+    int forward;  // the output's problem, with exchanged roles
     int64_t batch, groups, cin, cout;  // channels of one group
     ConvAxis axis[3];
+    int64_t step[3];  // see CudaConvAxis
     int64_t strides[CUDA_CONV_TENSORS][5];  // elements: n, channel, space; for weights n is co, channel ci
 };
 
@@ -49,13 +53,45 @@ static inline void cuda_conv_multiply(int64_t *a, int64_t b) {
     if (*a < 0 || b < 0 || mul_overflows(*a, b, a)) *a = -1;
 }
 
-// Whether i = o*stride + k*dilation - before and all that is counted on the way stay far from 2^31.
+// States the problem of an output as that of a grad_input, as the CPU does (core/conv/forward.pxi):
+//
+//   output[n, co, o] = sum over ci, k  input[n, ci, o*stride + k*dilation - before] * weight[co, ci, k]
+//
+// The input takes the place of grad_output, the output that of grad_input, and ci that of co. Taps lead the other way:
+// their dilation is negative. The image that is written has one phase, and its stride is the step between the pixels
+// that are read.
+static inline void cuda_conv_exchange_roles(CudaConvProblem *problem) {
+    int64_t(*views)[5] = problem->strides;
+    problem->forward = 1;
+    std::swap(problem->cin, problem->cout);
+    for (int d = 0; d < 3; d++) {
+        ConvAxis *axis = &problem->axis[d];
+        problem->step[d] = axis->stride;
+        std::swap(axis->size_in, axis->size_out);
+        axis->before = -axis->before;
+        axis->dilation = axis->hop = -axis->dilation;
+        axis->stride = axis->common = axis->period = 1;
+        axis->inverse = 0;
+        axis->phases = axis->size_in > 0;
+    }
+    for (int i = 0; i < 5; i++) {
+        views[CUDA_CONV_GRAD_INPUT][i] = views[CUDA_CONV_GRAD_OUTPUT][i];
+        views[CUDA_CONV_GRAD_OUTPUT][i] = views[CUDA_CONV_INPUT][i];
+    }
+    std::swap(views[CUDA_CONV_WEIGHT][0], views[CUDA_CONV_WEIGHT][1]);
+}
+
+// Whether i = o*stride + k*dilation - before, or o*step, and all that is counted on the way stay far from 2^31.
 static inline bool cuda_conv_is_narrow(const CudaConvAxis *axis) {
-    int64_t reach = axis->size_out - 1, span = axis->kernel - 1;
+    const int64_t dilation = llabs(axis->dilation);
+    int64_t reach = axis->size_out - 1, steps = axis->size_in - 1, span = axis->kernel - 1;
     if (axis->size_out == 0) reach = 0;
+    if (axis->size_in == 0) steps = 0;
     cuda_conv_multiply(&reach, axis->stride);
-    cuda_conv_multiply(&span, axis->dilation);
-    const int64_t values[] = {axis->size_in, axis->before, axis->size_out, axis->stride, axis->dilation, reach, span};
+    cuda_conv_multiply(&steps, axis->step);
+    cuda_conv_multiply(&span, dilation);
+    const int64_t values[] = {axis->size_in, llabs(axis->before), axis->size_out, axis->stride, axis->step,
+                              dilation,      reach,               steps,          span};
     for (int64_t value : values)
         if (value < 0 || value >= CUDA_CONV_NARROW) return false;
     return true;
@@ -69,6 +105,7 @@ static inline void cuda_conv_geometry(const CudaConvProblem *problem, CudaConv *
     for (int d = 0; d < 3; d++) {
         CudaConvAxis *axis = &conv->axis[d];
         *static_cast<ConvAxis *>(axis) = problem->axis[d];
+        axis->step = problem->step[d];
         cuda_conv_multiply(&conv->taps, axis->kernel);
         cuda_conv_multiply(&conv->pixels_in, axis->size_in);
         cuda_conv_multiply(&conv->pixels_out, axis->size_out);
@@ -85,6 +122,8 @@ static inline void cuda_conv_geometry(const CudaConvProblem *problem, CudaConv *
         view->n = problem->strides[t][0], view->channel = problem->strides[t][1];
         for (int d = 0; d < 3; d++) view->space[d] = problem->strides[t][2 + d];
     }
+    const CudaConvView *weight = &conv->view[CUDA_CONV_WEIGHT];
+    conv->weight_group = problem->forward ? conv->cin * weight->channel : conv->cout * weight->n;
 }
 
 // ---- plans; bytes and blocks are -1 where 64 bits do not count them
@@ -242,12 +281,12 @@ static inline void cuda_conv_plan_weight(const CudaConvProblem *problem, CudaCon
     cuda_conv_multiply(&plan->bytes, plan->slots + 1);
 }
 
-// Bytes of device workspace that suffice for all three gradients; -1 where 64 bits do not count them.
+// Bytes of device workspace that suffice for the output, or for all three gradients; -1 where 64 bits do not count them.
 static inline int64_t cuda_conv_workspace(const CudaConvProblem *problem) {
     CudaConvInputPlan input;
-    CudaConvWeightPlan weight;
+    CudaConvWeightPlan weight = CudaConvWeightPlan();
     cuda_conv_plan_input(problem, &input);
-    cuda_conv_plan_weight(problem, &weight);
+    if (!problem->forward) cuda_conv_plan_weight(problem, &weight);
     if (input.bytes < 0 || input.blocks < 0 || weight.bytes < 0) return -1;
     return input.bytes > weight.bytes ? input.bytes : weight.bytes;  // one after the other
 }
@@ -344,10 +383,21 @@ static inline int cuda_conv_run_bias(const CudaConvRun *run, const CudaConvProbl
     return cuda_conv_launch(run, CUDA_CONV_SUM_BIAS, a.conv.groups * a.conv.cout, CUDA_CONV_BIAS_BLOCK, &a);
 }
 
-// data: device addresses; a gradient of null is left out. workspace: at a multiple of CUDA_CONV_ALIGN.
+static inline int cuda_conv_run_output(const CudaConvRun *run, const CudaConvProblem *problem, void *const *data,
+                                       char *workspace) {
+    void *exchanged[CUDA_CONV_TENSORS] = {};
+    exchanged[CUDA_CONV_GRAD_OUTPUT] = data[CUDA_CONV_INPUT];
+    exchanged[CUDA_CONV_WEIGHT] = data[CUDA_CONV_WEIGHT], exchanged[CUDA_CONV_BIAS] = data[CUDA_CONV_BIAS];
+    exchanged[CUDA_CONV_GRAD_INPUT] = data[CUDA_CONV_GRAD_OUTPUT];
+    return cuda_conv_run_input(run, problem, exchanged, workspace);
+}
+
+// data: device addresses. A gradient of null is left out; of an output's problem the output is in grad_output's place,
+// as it is in the core. workspace: at a multiple of CUDA_CONV_ALIGN.
 static inline int cuda_conv_run(const CudaConvProblem *problem, void *const data[CUDA_CONV_TENSORS], void *workspace,
                                 CudaConvLaunch launch, void *context) {
     const CudaConvRun run = {launch, context};
+    if (problem->forward) return cuda_conv_run_output(&run, problem, data, (char *)workspace);
     int code = 0;
     if (data[CUDA_CONV_GRAD_INPUT]) code = cuda_conv_run_input(&run, problem, data, (char *)workspace);
     if (!code && data[CUDA_CONV_GRAD_WEIGHT]) code = cuda_conv_run_weight(&run, problem, data, (char *)workspace);

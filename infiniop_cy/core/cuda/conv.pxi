@@ -1,20 +1,23 @@
-# The convolution's gradients on a GPU: the core's problem as the one that conv.h cuts into launches of the kernels of
-# cuda/conv_backward.cu.
+# A convolution and its gradients on a GPU: the core's problem as the one that conv.h cuts into launches of the kernels
+# of cuda/conv.cu.
 cdef extern from "cuda/conv.h" nogil:
     ctypedef struct CudaConvProblem:
         int dtype
         int accumulate
         int tf32
         int multiprocessors
+        int forward
         int64_t batch
         int64_t groups
         int64_t cin
         int64_t cout
         ConvAxis axis[3]
+        int64_t step[3]
         int64_t strides[7][5]
     enum:
         CUDA_CONV_KERNELS, CUDA_CONV_ALIGN
     const char *const *cuda_conv_kernel_names
+    void cuda_conv_exchange_roles(CudaConvProblem *problem)
     int64_t cuda_conv_workspace(const CudaConvProblem *problem)
     ctypedef int (*CudaConvLaunch)(void *context, int kernel, const unsigned *grid, unsigned block,
                                    const void *arguments, size_t size) noexcept nogil
@@ -26,9 +29,10 @@ cdef int cuda_conv_module(int dtype) noexcept nogil:
     return kernels.formula_count * CUDA_DTYPES + cuda_dtype_number(dtype)
 
 
-cdef int cuda_conv_problem(const ConvProblem *conv, bint tf32, int multiprocessors, CudaConvProblem *problem,
-                           Failure *failure) noexcept nogil:
-    """Copy the geometry and the views, with strides in elements. TOO_LARGE where the workspace would not fit."""
+cdef int cuda_conv_problem(const ConvProblem *conv, bint forward, bint tf32, int multiprocessors,
+                           CudaConvProblem *problem, Failure *failure) noexcept nogil:
+    """Copy the geometry and the views, with strides in elements. forward: of the output, else of the gradients.
+    TOO_LARGE where the workspace would not fit."""
     cdef const SampleGeometry *sample = &conv.sample
     cdef int d, i
     cdef int64_t item = itemsize_of(sample.dtype)
@@ -36,14 +40,18 @@ cdef int cuda_conv_problem(const ConvProblem *conv, bint tf32, int multiprocesso
     problem.accumulate = conv.accumulate
     problem.tf32 = tf32
     problem.multiprocessors = multiprocessors
+    problem.forward = False
     problem.batch, problem.groups, problem.cin, problem.cout = conv.batch, sample.groups, sample.cin, sample.cout
     for d in range(3):
         problem.axis[d] = sample.axis[d]
+        problem.step[d] = 1
     for i in range(CONV_TENSORS):
         problem.strides[i][0] = conv.view[i].n // item
         problem.strides[i][1] = conv.view[i].channel // item
         for d in range(3):
             problem.strides[i][2 + d] = conv.view[i].space[d] // item
+    if forward:
+        cuda_conv_exchange_roles(problem)
     if cuda_conv_workspace(problem) < 0:
         return fail(failure, Rule.TOO_LARGE, CONV_WEIGHT)
     return Rule.PASSED
@@ -66,7 +74,8 @@ cdef int check_conv_alignment(const Tensor *tensors, char **data, Failure *failu
 
 cdef int run_conv_launches(const CudaConvProblem *problem, char **data, char *workspace, int device,
                            CudaQueue *queue) noexcept nogil:
-    """Put the gradients whose address is not null on the queue. Returns a driver's code, 0 for success."""
+    """Put the output, or the gradients whose address is not null, on the queue. Returns a driver's code, 0 for
+    success."""
     cdef int code = cuda_enter(device)
     if not code:
         workspace += -<uintptr_t>workspace % CUDA_CONV_ALIGN

@@ -1,4 +1,4 @@
-# Kernels on a GPU come in modules, one per formula (or convolution) and dtype, loaded when first needed.
+# Kernels on a GPU come in modules, one per formula (or for convolutions) and dtype, loaded when first needed.
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
@@ -32,13 +32,13 @@ cdef tuple CUDA_DTYPE_NAMES = ("float16", "bfloat16", "float32", "float64")  # b
 
 
 cdef const char *cuda_module_kernels(int number, const char *const **names, int *count) noexcept nogil:
-    """Return a module's name, a formula's or conv_backward, and find the names of its kernels."""
+    """Return a module's name, a formula's or conv, and find the names of its kernels."""
     cdef int formula = number // CUDA_DTYPES
     if formula < kernels.formula_count:
         names[0], count[0] = cuda_elementwise_names, CUDA_ELEMENTWISE_KERNELS
         return kernels.formula[formula].name
     names[0], count[0] = cuda_conv_kernel_names, CUDA_CONV_KERNELS
-    return "conv_backward"
+    return "conv"
 
 
 cdef int cuda_require(int device, int number) noexcept nogil:

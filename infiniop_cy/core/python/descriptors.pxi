@@ -208,7 +208,7 @@ cdef class ConvPlanObject:
             raise error_of(&failure, "conv_backward", CONV_NAMES, named)
         conv_problem(&spec, pointers, &self.plan.problem)
         if device >= 0:
-            prepare_cuda_conv(&self.plan.problem, device, "conv_backward", &self.problem)
+            prepare_cuda_conv(&self.plan.problem, False, device, "conv_backward", &self.problem)
             self.plan.workspace_bytes = cuda_conv_workspace(&self.problem) + CUDA_CONV_ALIGN
             require_module(device, cuda_conv_module(self.plan.problem.sample.dtype), "conv_backward")
         elif plan_conv(&self.plan.problem, FOR_ALL, resolve_threads(None, "conv_backward"), &self.plan, &failure):
@@ -252,7 +252,7 @@ cdef class ConvPlanObject:
                     or bind_conv(&self.plan.problem, self.plan.workspace_bytes, self.tensors, data, scratch, &bound,
                                  &failure):
                 raise error_of(&failure, op, CONV_NAMES, {})
-            launch_conv(&self.problem, data, scratch, self.device, <void *><uintptr_t>stream, op)
+            launch_conv(&self.problem, data, scratch, self.device, <void *><uintptr_t>stream, op, CONV_NAMES)
             return
         interrupt = interrupt_of(&self.plan, &storage)
         with nogil:

@@ -179,7 +179,7 @@ def conv_backward(grad_output, input, weight, tuple stride, tuple padding, tuple
         fill_tensor(&storage[failure.against], named[name])
     conv_problem(&spec, tensors, &problem)
     if space is not None:
-        cuda_conv(&problem, space, op)
+        cuda_conv(&problem, False, space, op, CONV_NAMES)
         return tuple([None if result is None else space.result(result) for result in results])
     if plan_conv(&problem, wanted_gradients(&problem), threads, &plan, &failure):
         raise error_of(&failure, op, CONV_NAMES, named)

@@ -14,7 +14,7 @@ typedef struct InfiniopConvDescriptor *infiniopConvDescriptor_t;
    lists have n entries each; pads of NULL are zeros, strides and dilations of NULL are ones; else they are read as
    conv_backward.h says, of 32 or of 64 bits. out = (in + 2*pads - dilations*(kernel - 1) - 1) / strides + 1.
    NULL_POINTER, BAD_PARAM (a stride or dilation below 1, a negative pad), BAD_TENSOR_SHAPE, BAD_TENSOR_DTYPE,
-   BAD_TENSOR_STRIDES, NOT_IMPLEMENTED (on a GPU). */
+   BAD_TENSOR_STRIDES. */
 __C __export infiniStatus_t infiniopCreateConvDescriptor(infiniopHandle_t handle, infiniopConvDescriptor_t *desc_ptr,
                                                          infiniopTensorDescriptor_t y_desc,
                                                          infiniopTensorDescriptor_t x_desc,

@@ -1,5 +1,9 @@
-// The gradients of a convolution, for one dtype: -DINFINIOP_T=float. core/cuda/conv.h plans and launches; the
-// kernels' names are its cuda_conv_kernel_names.
+// A convolution and its gradients, for one dtype: -DINFINIOP_T=float. core/cuda/conv.h plans and launches; the kernels'
+// names are its cuda_conv_kernel_names.
+//
+// Forward, grad_input and grad_weight are three contractions of one geometry. The first two sum over channels and taps
+// of an image that is read, and are the same kernels: the output is the grad_input of the problem with exchanged roles
+// (cuda_conv_exchange_roles). grad_weight sums over pixels.
 //
 // No result depends on strides, on the device or on which other gradients are wanted; an element's sum runs in an order
 // that its sizes alone decide.
@@ -22,7 +26,8 @@ extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) pack_weight(const 
     pack_weight_block(a);
 }
 
-// grad_input[n, ci, i] = sum over k, co of packed[k][co][ci] * grad_output[n, co, o]
+// grad_input[n, ci, i] = sum over k, co of packed[k][co][ci] * grad_output[n, co, o]; or, with exchanged roles,
+// output[n, co, o] = bias[co] + sum over k, ci of packed[k][ci][co] * input[n, ci, i]
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_large(const CudaConvGradInput a) {
     grad_input_tile<Tile<arithmetic, LARGE, false>>(a);
 }
@@ -32,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_smal
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_tf32(const CudaConvGradInput a) {
     if constexpr (arithmetic == CUDA_CONV_FLOAT) grad_input_tile<Tile<CUDA_CONV_TF32, LARGE, false>>(a);
 }
-// grad_input[n, ci, i] = sum over k, co of weight[co, ci, k] * grad_output[n, co, o], without packed weights.
+// The same without packed weights.
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) grad_input_direct(const CudaConvGradInput a) {
     if (a.conv.wide) grad_input_elements<int64_t>(a);
     else grad_input_elements<int>(a);
