@@ -17,8 +17,9 @@ class Tensors(NamedTuple):
 
 
 # A call has no bias where the convolution has none.
-CONVOLUTIONS = {"conv": Tensors(("input", "weight", "bias"), ("output",)),
-                "conv_backward": Tensors(("grad_output", "input", "weight"), ("grad_input", "grad_weight", "grad_bias"))}
+CONVOLUTIONS = {
+    "conv": Tensors(("input", "weight", "bias"), ("output",)),
+    "conv_backward": Tensors(("grad_output", "input", "weight"), ("grad_input", "grad_weight", "grad_bias"))}
 CONV_OUTPUTS = CONVOLUTIONS["conv_backward"].outputs
 
 

@@ -1,8 +1,8 @@
 """Candidates that need no code: torch, jax, formulas in NumPy, and this library itself.
 
-A convolution is the one that each calls so. For the others torch and jax have an operator where they have a function of its name: aten.<operator> if its arguments have the same
-names, else the gradient by autograd of torch.nn.functional.<forward> or jax.nn.<forward>. What is named here is only
-what they call differently.
+A convolution is what each of them calls so. For the other operators torch and jax have one where they have a function
+of its name: aten.<operator> if its arguments have the same names, else the gradient by autograd of
+torch.nn.functional.<forward> or jax.nn.<forward>. What is named here is only what they call differently.
 """
 import inspect
 from collections.abc import Callable
@@ -122,7 +122,8 @@ class Torch:
     def _conv_backward(self, call, g, x, w):
         stride, dilation, groups = (call.parameters[name] for name in ("stride", "dilation", "groups"))
         found = self.torch.ops.aten.convolution_backward(
-            g, x, w, [w.shape[0]], stride, _alike(call, "torch"), dilation, False, [0] * len(stride), groups, [True] * 3)
+            g, x, w, [w.shape[0]], stride, _alike(call, "torch"), dilation, False, [0] * len(stride), groups,
+            [True] * 3)
         return outputs_of("conv_backward", [to_numpy(a) for a in found])
 
 

@@ -1,8 +1,8 @@
 """A candidate that is any program: arrays go in and come out as .npy files, bfloat16 as its bits in uint16.
 
 In the command line {inputs} and {outputs} stand for the files' paths, one argument each: grad_output, input (and
-weight) in, grad_input (and grad_weight, grad_bias) out; of conv input, weight (and bias) in, output out. {parameters} is one JSON object, {operator} the operator's
-name.
+weight) in, grad_input (and grad_weight, grad_bias) out; of conv input, weight (and bias) in, output out. {parameters}
+is one JSON object, {operator} the operator's name.
 """
 import json
 import os

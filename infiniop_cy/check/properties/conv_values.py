@@ -13,8 +13,8 @@ from infiniop_cy.testing.reference import ulp_of
 
 CONV_VALUES = (
     Property("error of sums", "rounding errors no larger than those of a sum in float32 (float64) rounded once",
-             "normal numbers: |error| <= n u sum|g||w| + 1/2 ulp, with n terms and u the compute type's rounding; conv has "
-             "a bias"),
+             "normal numbers: |error| <= n u sum|g||w| + 1/2 ulp, with n terms and u the compute type's rounding; a "
+             "bias is one term more"),
     Property("adjoint", "<g, conv(x, w)> = <grad_input, x> = <grad_weight, w>",
              "normal numbers, within the same bound; conv in float64"),
     Property("NaN and inf", "a NaN or inf reaches the sums that it is a term of, and no other sample",
