@@ -39,7 +39,7 @@ endif
 fuzz: $(VENV)/test.stamp  ## build, then random calls; ARGS='--seconds 600 --seed 7 --kinds convolution'
 	cd tests && ../$(RUN) -m fuzz $(ARGS)
 
-demo: $(VENV)/demo.stamp  ## build, then train a small network on handwritten digits with these gradients
+demo: $(VENV)/demo.stamp  ## build, then train a small network on handwritten digits, all layers by this library
 	$(RUN) examples/train_digits.py $(ARGS)
 
 bench: $(VENV)/bench.stamp  ## build, then measure every operator beside torch, NumPy and memory itself

@@ -437,6 +437,131 @@ def weights_by_way_of_the_input(grad_output, input, weight, *, output_mask=(True
     return [gradient if wanted else None for gradient, wanted in zip(gradients, output_mask)]
 
 
+# ---- forward convolution
+
+def forward_without_padding(input, weight, bias=None, *, padding, **geometry):
+    """Windows stay inside the image, and the borders of the output stay 0."""
+    result = iop.conv(input, weight, bias, padding=padding, **geometry)
+    pixels = iop.conv(np.ones_like(input[:1, :1]), np.ones_like(weight[:1, :1]), padding=padding,
+                      **geometry | {"groups": 1})
+    return np.where(pixels < np.prod(weight.shape[2:]), result.dtype.type(0), result)
+
+
+def forward_with_flipped_kernel(input, weight, bias=None, **geometry):
+    """A convolution in the sense of mathematics."""
+    return iop.conv(input, weight[(..., *(slice(None, None, -1),) * (weight.ndim - 2))], bias, **geometry)
+
+
+def forward_with_groups_exchanged(input, weight, bias=None, *, groups, **geometry):
+    """The groups' channels interleaved, as if the weight had them last."""
+    n, c, *pixels = input.shape
+    mixed = input.reshape(n, c // groups, groups, *pixels).swapaxes(1, 2).reshape(input.shape)
+    return iop.conv(mixed, weight, bias, groups=groups, **geometry)
+
+
+def forward_with_bias_twice(input, weight, bias=None, **geometry):
+    return iop.conv(input, weight, bias if bias is None else bias + bias, **geometry)
+
+
+def forward_with_bias_by_group(input, weight, bias=None, *, groups, **geometry):
+    """Each group gets the bias of the first."""
+    bias = bias if bias is None else np.tile(bias[:len(bias) // groups], groups)
+    return iop.conv(input, weight, bias, groups=groups, **geometry)
+
+
+def forward_with_half_accumulator(input, weight, bias=None, *, groups, **geometry):
+    """Sums kept in 16 bits between channels."""
+    if groups > 1:
+        return iop.conv(input, weight, bias, groups=groups, **geometry)
+    parts = [iop.conv(input[:, c:c + 1], weight[:, c:c + 1], **geometry) for c in range(weight.shape[1])]
+    result = np.zeros_like(parts[0])
+    for part in parts:
+        result += part
+    return result if bias is None else result + bias.reshape(-1, *(1,) * (input.ndim - 2))
+
+
+def forward_with_a_bias_rounded_apart(input, weight, bias=None, **geometry):
+    """Added to what is rounded already, as two calls of a framework do it."""
+    result = iop.conv(input, weight, **geometry)
+    return result if bias is None else result + bias.reshape(-1, *(1,) * (input.ndim - 2))
+
+
+def forward_with_dilation_of_the_first_axis(input, weight, bias=None, *, padding, dilation, **geometry):
+    """For all axes; the output's shape is right."""
+    result = iop.conv(input, weight, bias, padding=padding, dilation=dilation, **geometry)
+    if len(set(dilation)) > 1:
+        result[...] = result[..., ::-1].copy()
+    return result
+
+
+def forward_with_strides_exchanged(input, weight, bias=None, *, stride, **geometry):
+    result = iop.conv(input, weight, bias, stride=stride, **geometry)
+    if len(set(stride)) > 1:
+        other = iop.conv(input, weight, bias, stride=stride[::-1], **geometry)
+        result[...] = np.resize(other, result.shape)
+    return result
+
+
+def forward_pads_before_alone(input, weight, bias=None, *, padding, **geometry):
+    padding = [(sum(pair), 0) for pair in padding] if isinstance(padding[0], tuple) else padding
+    return iop.conv(input, weight, bias, padding=padding, **geometry)
+
+
+def forward_by_transforms(input, weight, bias=None, **geometry):
+    """As Fourier transforms of a batch mix its samples: a NaN reaches them all."""
+    result = iop.conv(input, weight, bias, **geometry)
+    return result + 0 * input.sum(dtype=input.dtype)
+
+
+def forward_batch_decides(input, weight, bias=None, **geometry):
+    result = iop.conv(input, weight, bias, **geometry)
+    return np.nextafter(result, np.float32(0)) if len(input) > 1 else result
+
+
+def forward_split_by_threads(input, weight, bias=None, *, groups, num_threads=None, **geometry):
+    """Channels are shared out: each thread sums its own."""
+    if groups > 1 or (num_threads or 1) < 2:
+        return iop.conv(input, weight, bias, groups=groups, **geometry)
+    parts = np.array_split(np.arange(weight.shape[1]), min(num_threads, weight.shape[1]))
+    result = sum(iop.conv(input[:, p], weight[:, p], **geometry) for p in parts)
+    return result if bias is None else result + bias.reshape(-1, *(1,) * (input.ndim - 2))
+
+
+def forward_reads_past_the_input(input, weight, bias=None, **geometry):
+    """The last vector of the last row is loaded whole."""
+    if input.flags.c_contiguous and input.size % 16:
+        as_strided(input, (-(-input.size // 16) * 16,), (input.itemsize,)).sum()
+    return iop.conv(input, weight, bias, **geometry)
+
+
+def forward_adds_to_the_output(input, weight, bias=None, *, out=None, **geometry):
+    """beta = 1 in its matrix product."""
+    result = iop.conv(input, weight, bias, **geometry)
+    return result if out is None else np.add(out, result, out=out)
+
+
+def forward_packs_in_place(input, weight, bias=None, **geometry):
+    """The input is scaled where it lies."""
+    result = iop.conv(input, weight, bias, **geometry)
+    if input.flags.writeable:
+        input *= 2
+    return result
+
+
+def forward_of_three_axes_as_two(input, weight, bias=None, **geometry):
+    result = iop.conv(input, weight, bias, **geometry)
+    return np.roll(result, 1, axis=2) if input.ndim == 5 else result
+
+
+def forward_keeps_nothing_past_the_kernel(input, weight, bias=None, *, stride, **geometry):
+    """Windows that leave gaps are taken side by side."""
+    result = iop.conv(input, weight, bias, stride=stride, **geometry)
+    if any(s > k for s, k in zip(stride, weight.shape[2:])):
+        near = tuple(map(min, stride, weight.shape[2:]))
+        result[...] = iop.conv(input, weight, bias, stride=near, **geometry)[(..., *map(slice, result.shape[2:]))]
+    return result
+
+
 PLANTED = {
     "wrong_sign_in_the_tail": ("gelu_backward", "float32", "sign"),
     "zero_in_the_tail": ("gelu_backward", "float32", "not vanished"),
@@ -503,5 +628,23 @@ PLANTED = {
     "wide_weights": ("conv_backward", "float16", "shapes"),
     "weights_by_way_of_the_input": ("conv_backward", "float32", "some gradients"),
     "three_axes_as_two": ("conv_backward", "float32", "dimensions"),
+    "forward_without_padding": ("conv", "float32", "padding"),
+    "forward_with_flipped_kernel": ("conv", "float32", "convolution"),
+    "forward_with_groups_exchanged": ("conv", "float32", "groups"),
+    "forward_with_bias_twice": ("conv", "float32", "bias"),
+    "forward_with_bias_by_group": ("conv", "float32", "bias"),
+    "forward_with_half_accumulator": ("conv", "float16", "error of sums"),
+    "forward_with_a_bias_rounded_apart": ("conv", "bfloat16", "error of sums"),
+    "forward_with_dilation_of_the_first_axis": ("conv", "float32", "dilation"),
+    "forward_with_strides_exchanged": ("conv", "float32", "stride"),
+    "forward_pads_before_alone": ("conv", "float32", "asymmetric padding"),
+    "forward_by_transforms": ("conv", "float32", "NaN and inf"),
+    "forward_batch_decides": ("conv", "float32", "same bits by cut"),
+    "forward_split_by_threads": ("conv", "float32", "same bits by threads"),
+    "forward_reads_past_the_input": ("conv", "float32", "no reads outside"),
+    "forward_adds_to_the_output": ("conv", "float32", "output written"),
+    "forward_packs_in_place": ("conv", "float32", "inputs unchanged"),
+    "forward_of_three_axes_as_two": ("conv", "float32", "dimensions"),
+    "forward_keeps_nothing_past_the_kernel": ("conv", "float32", "stride"),
 }
 NEEDS_GLIBC = ("keeps_its_results", "rounds_upwards_ever_after")

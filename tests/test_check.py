@@ -20,6 +20,7 @@ import infiniop_cy.__main__
 from infiniop_cy.capi import infini_root
 from infiniop_cy.capi.client import spellings
 from infiniop_cy.check import cli, exhaustive, plot, runner, session
+from infiniop_cy.check.calls import CONVOLUTIONS
 from infiniop_cy.check.candidates import Spec
 from infiniop_cy.check.library import GuardedClient
 from infiniop_cy.check.properties import PROPERTIES
@@ -56,7 +57,7 @@ def failures(results):
 def test_finds_nothing_on_this_library(operator):
     """In every dtype for one operator of each kind, in one for any other, which dtype goes round."""
     turn = runner.OPERATORS.index(operator) % len(DTYPES)
-    dtypes = DTYPES if operator in (*SAMPLE, "conv_backward") else DTYPES[turn:turn + 1]
+    dtypes = DTYPES if operator in (*SAMPLE, *CONVOLUTIONS) else DTYPES[turn:turn + 1]
     results = verdicts(Spec("preset", "infiniop_cy"), operator, dtypes)
     assert not failures(results)
     assert not [key for key, r in results.items() if r.not_offered]
@@ -134,6 +135,22 @@ def conv(g, x, w, **geometry):
     expected = iop.conv_backward(names["g"], names["x"], names["w"], **names["geometry"])
     for got, wanted in zip(names["gradients"](names["g"], names["x"], names["w"], **names["geometry"]), expected):
         np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_wrong_forward_convolution_is_reproduced(mine):
+    """The same, with a bias and without."""
+    for factor, result in (("2 * ", ""), ("", " + (0 if bias is None else 1)")):
+        (mine / "mine.py").write_text(f"""
+import infiniop_cy as iop
+def conv(input, weight, bias=None, **geometry):
+    return {factor}iop.conv(input, weight, bias, **geometry){result}
+""")
+        assert command("conv", "--dtype", "float32", "--candidate", "mine:conv", "--repro", "worst.py") == 1
+        names = {}
+        exec((mine / "worst.py").read_text(), names)
+        arrays = [names[name] for name in ("x", "w", "bias") if name in names]
+        assert len(arrays) == (2 if factor else 3)
+        np.testing.assert_array_equal(names["exact"], iop.conv(*arrays, **names["geometry"]))
 
 
 @pytest.mark.parametrize(("words", "reason"), [
@@ -230,9 +247,17 @@ needs_libraries = pytest.mark.skipif(sys.platform != "linux", reason="the C libr
 
 @needs_libraries
 def test_the_c_library_holds():
-    results = verdicts(Spec("library", f"{infini_root()}/lib/libinfiniop.so"), "leaky_relu_backward", ["float16"])
-    assert len(results) == 3
-    assert not failures(results)
+    for operator, dtype, cases in (("leaky_relu_backward", "float16", 3), ("conv", "bfloat16", 1)):
+        results = verdicts(Spec("library", f"{infini_root()}/lib/libinfiniop.so"), operator, [dtype])
+        assert len(results) == cases
+        assert not failures(results)
+
+
+def test_a_textbook_convolution_in_16_bits_rounds_every_sum():
+    """numpy is the preset that shows what a first version gets wrong: its rounding, and no index."""
+    found, = failures(verdicts(Spec("preset", "numpy"), "conv", ["float16"], only=(
+        "error of sums", "convolution", "bias", "any geometry"))).values()
+    assert list(found) == ["error of sums"]
 
 
 @needs_libraries

@@ -1,23 +1,37 @@
-"""The example of examples/ learns: a short run on a part of its digits, every gradient from this library."""
-import importlib.util
+"""The example of examples/ learns: a short run on a part of its digits, all of its layers by this library."""
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import infiniop_cy as iop
+
 pytest.importorskip("sklearn", reason="the examples need scikit-learn")
 
-SCRIPT = Path(__file__).resolve().parents[1] / "examples" / "train_digits.py"
-OPERATORS = {"relu_backward", "gelu_backward", "leaky_relu_backward", "sigmoid_backward", "conv_backward"}
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+LAYERS = {"conv": 4, "relu": 1, "gelu": 1, "leaky_relu": 1, "sigmoid": 1}
 
 
-@pytest.fixture(scope="module")
-def example():
-    spec = importlib.util.spec_from_file_location("train_digits", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def example(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    import train_digits
+    return train_digits
+
+
+class Counting:
+    """infiniop_cy, whose calls are counted by name."""
+
+    def __init__(self):
+        self.calls = Counter()
+
+    def __getattr__(self, name):
+        def call(*arguments, **named):
+            self.calls[name] += 1
+            return getattr(iop, name)(*arguments, **named)
+        return call
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -30,50 +44,67 @@ def test_training_on_a_few_digits_learns(example, dtype):
     assert len(reported) == 25
     assert result.losses[-1] < result.losses[0] / 3
     assert result.test_accuracy[-1] > 0.8  # guessing: 0.1
-    steps = 25 * -(-400 // example.BATCH_SIZE)
-    assert result.calls == {name: steps * (4 if name == "conv_backward" else 1) for name in OPERATORS}
 
 
-def test_training_is_reproducible(example):
-    first, second = (example.train(epochs=1, samples=200) for _ in range(2))
-    assert first.losses == second.losses
-    assert np.array_equal(first.predicted, second.predicted)
+def test_every_layer_is_computed_by_the_library_in_both_directions(example, monkeypatch):
+    import network
+    counting = Counting()
+    monkeypatch.setattr(network, "iop", counting)
+    example.train(epochs=2, samples=200)
+    steps = 2 * -(-160 // example.BATCH_SIZE)
+    predictions = 2 * 2
+    assert counting.calls == {name: count for layer, n in LAYERS.items() for name, count in (
+        (layer, n * (steps + predictions)), (f"{layer}_backward", n * steps))}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_weights_are_the_same_for_every_number_of_threads(example, monkeypatch, dtype):
+    """And from run to run; with batches that are large enough for several threads."""
+    monkeypatch.setattr(example, "BATCH_SIZE", 400)
+    weights = []
+    for threads in (1, 2, 3, 3):
+        with iop.threads(threads):
+            weights.append(example.train(dtype, epochs=2, samples=1000).network.weights)
+    assert np.any(weights[0])
+    for other in weights[1:]:
+        assert weights[0].tobytes() == other.tobytes()
+
+
+def gradients_of(example, dtype, images, labels):
+    """A new network after one batch, and the loss."""
+    network = example.digits_network(dtype, np.random.default_rng(0))
+    return network, example.learn(network, images, labels)
 
 
 def test_float16_gradients_agree_with_float64(example):
-    """One step: the gradients of all weights."""
-    gradients = {}
-    for dtype in ("float16", "float64"):
-        context = example.Context(dtype, None, 0)
-        network = example.Network(context)
-        images = np.random.default_rng(1).random((16, 1, 8, 8))
-        network.learn(images, np.arange(16) % 10, 0.0, 1)
-        gradients[dtype] = [layer.grad_weight.astype(np.float64) for layer in network.layers
-                            if hasattr(layer, "grad_weight")]
-    assert len(gradients["float16"]) == 4
-    for half, double in zip(gradients["float16"], gradients["float64"]):
-        assert np.linalg.norm(half - double) < 0.02 * np.linalg.norm(double)
+    """One step: the gradients of each layer's weights."""
+    images = np.random.default_rng(1).random((16, 1, 8, 8))
+    half, double = ([layer.grad_weight.astype(np.float64) for layer in network.layers if hasattr(layer, "grad_weight")]
+                    for network, _ in (gradients_of(example, dtype, images, np.arange(16) % 10)
+                                       for dtype in ("float16", "float64")))
+    assert len(half) == 4
+    for a, b in zip(half, double):
+        assert np.linalg.norm(a - b) < 0.02 * np.linalg.norm(b)
 
 
 def test_gradients_agree_with_finite_differences(example):
-    """The chain of layers, in float64: an error in any backward() shows here."""
-    context = example.Context("float64", None, 0)
-    network = example.Network(context)
+    """The chain of layers, in float64: an error in any forward() or backward() shows here."""
     random = np.random.default_rng(2)
     images, labels = random.random((4, 1, 8, 8)), np.array([3, 1, 4, 1])
-    network.learn(images, labels, 0.0, 1)
-    for layer in network.layers:
-        if not hasattr(layer, "grad_weight"):
-            continue
-        for parameter, gradient in ((layer.weight, layer.grad_weight), (layer.bias, layer.grad_bias)):
-            direction = random.normal(size=gradient.shape)
-            losses = []
-            for sign in (1, -1):
-                parameter.stored = parameter.master + sign * 1e-6 * direction
-                losses.append(np.sum((network.forward(images) - np.eye(10)[labels]) ** 2) / 4)
-            parameter.stored = parameter.master
-            numerical = (losses[0] - losses[1]) / 2e-6
-            assert np.sum(gradient * direction) == pytest.approx(numerical, rel=1e-4, abs=1e-9)
+    network, _ = gradients_of(example, "float64", images, labels)
+    exact, start = network.gradients.copy(), network.weights.copy()
+    pieces = [piece for layer in network.layers if hasattr(layer, "weight") for piece in (layer.weight, layer.bias)]
+    assert sum(piece.size for piece in pieces) == start.size
+    first = 0
+    for piece in pieces:
+        direction = np.zeros_like(start)
+        direction[first:first + piece.size] = random.normal(size=piece.size)
+        first += piece.size
+        losses = []
+        for sign in (1, -1):
+            network.weights[...] = start + sign * 1e-6 * direction
+            losses.append(example.learn(network, images, labels))
+        assert exact @ direction == pytest.approx((losses[0] - losses[1]) / 2e-6, rel=1e-4, abs=1e-9)
 
 
 def test_too_few_epochs_exit_with_status_1_and_a_picture(example, tmp_path, monkeypatch):

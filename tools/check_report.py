@@ -126,12 +126,13 @@ def main():
     parser.add_argument("--candidate", action="append", choices=[*CANDIDATES, "self"], help="this report; repeatable")
     parser.add_argument("--exhaustive", metavar="JSON", nargs="*", default=[], help="reports to add to the last table")
     arguments = parser.parse_args()
-    text = replace(PAGE.read_text(), "properties", properties())
-    text = replace(text, "standards", standards())
-    text = replace(text, "first", first(text))
     wanted = [] if arguments.tables else arguments.candidate or [*CANDIDATES, "self"]
-    for name in wanted:
-        lines = itself(arguments.exhaustive) if name == "self" else report(name, CANDIDATES[name][1])
+    found = {name: list(itself(arguments.exhaustive) if name == "self" else report(name, CANDIDATES[name][1]))
+             for name in wanted}
+    text = PAGE.read_text()  # now, since it may have been edited in all these minutes
+    text = replace(replace(text, "properties", properties()), "standards", standards())
+    text = replace(text, "first", first(text))
+    for name, lines in found.items():
         text = replace(text, f"report {name}", lines)
     PAGE.write_text(text)
 

@@ -143,3 +143,9 @@ class Library:
         lists = [(ctypes.c_ssize_t * len(values))(*values) for values in (pads, stride, dilation)]
         name = self.name_of("conv_backward", given)
         self.run(name, "", (g, x, w, outs[2]), (*lists, SIZE(groups)), (*outs, g, x, w))
+
+    def conv_forward(self, out, x, w, bias, stride, pads, dilation, given=None):
+        """bias may be None. The shapes say how many groups there are."""
+        lists = [(ctypes.c_ssize_t * len(values))(*values) for values in (pads, stride, dilation)]
+        tensors = (out, x, w, bias)
+        self.run(self.name_of("conv", given), "", tensors, (*lists, SIZE(len(stride))), tensors)

@@ -1,13 +1,31 @@
 """What the command asks a candidate to compute; both sides of the process boundary read this."""
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from infiniop_cy.dtypes import numpy_dtype
 
 ELEMENTWISE_OUTPUTS = ("grad_input",)
-CONV_INPUTS = ("grad_output", "input", "weight")
-CONV_OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
+
+
+class Tensors(NamedTuple):
+    """The names of an operator's tensors, in the order of its functions."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+# A call has no bias where the convolution has none.
+CONVOLUTIONS = {
+    "conv": Tensors(("input", "weight", "bias"), ("output",)),
+    "conv_backward": Tensors(("grad_output", "input", "weight"), ("grad_input", "grad_weight", "grad_bias"))}
+CONV_OUTPUTS = CONVOLUTIONS["conv_backward"].outputs
+
+
+def outputs_named(operator):
+    """The names of its outputs: of an elementwise operator the same one for either direction."""
+    return CONVOLUTIONS[operator].outputs if operator in CONVOLUTIONS else ELEMENTWISE_OUTPUTS
 
 
 class CannotRun(Exception):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from infiniop_cy.check import frameworks
-from infiniop_cy.check.calls import CONV_OUTPUTS
+from infiniop_cy.check.calls import CONV_OUTPUTS, outputs_named
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ def load(spec):
 
 
 def outputs_of(operator, returned):
-    """{output: what was returned for it}: an array for elementwise operators, three (or two) for a convolution."""
+    """{output: what was returned for it}: an array, but three (or two) for the gradients of a convolution."""
     if operator != "conv_backward":
-        return {"grad_input": returned}
+        return {outputs_named(operator)[0]: returned}
     if isinstance(returned, dict):
         return {name: returned.get(name) for name in CONV_OUTPUTS}
     returned = tuple(returned)
@@ -74,8 +74,8 @@ def _not_its_own(value, inputs):
 
 
 class PythonFunction:
-    """`module:function`, called as f(grad_output, input, **parameters) or f(grad_output, input, weight, stride=,
-    padding=, dilation=, groups=). It may take out= and num_threads=."""
+    """`module:function`, called as f(grad_output, input, **parameters), f(grad_output, input, weight, stride=,
+    padding=, dilation=, groups=), or f(input, weight[, bias], stride=, ...). It may take out= and num_threads=."""
 
     def __init__(self, spec):
         module, _, name = spec.target.partition(":")
@@ -110,11 +110,11 @@ class PythonFunction:
             keywords["padding"] = tuple(a for a, _ in keywords["padding"])
         if call.threads is not None and "num_threads" in self.names:
             keywords["num_threads"] = call.threads
-        conv = call.operator == "conv_backward"
-        if conv and "output_mask" in self.names:
-            keywords["output_mask"] = tuple(name in outputs for name in CONV_OUTPUTS)
+        names = outputs_named(call.operator)
+        if len(names) > 1 and "output_mask" in self.names:
+            keywords["output_mask"] = tuple(name in outputs for name in names)
         if call.into:
-            keywords["out"] = tuple(map(outputs.get, CONV_OUTPUTS)) if conv else outputs["grad_input"]
+            keywords["out"] = tuple(map(outputs.get, names)) if len(names) > 1 else outputs[names[0]]
         returned = self.function(*(self.arrays.give(a) for a in inputs.values()), **keywords)
         if call.into:
             return outputs

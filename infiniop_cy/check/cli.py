@@ -9,7 +9,8 @@ EPILOG = """
 candidates
   --candidate MODULE:FUNCTION   f(grad_output, input, **parameters) on NumPy arrays; --arrays torch, cupy or jax for
                                 theirs. conv_backward: f(grad_output, input, weight, *, stride, padding, dilation,
-                                groups), giving (grad_input, grad_weight[, grad_bias]). It may take out=, num_threads=.
+                                groups), giving (grad_input, grad_weight[, grad_bias]); conv: f(input, weight[, bias],
+                                *, stride, ...). It may take out=, num_threads=.
   --candidate PRESET            {presets}
   --lib PATH                    a C library with the infiniop ABI
   --command LINE                a program; {{inputs}} and {{outputs}} become paths of .npy files
@@ -45,7 +46,7 @@ def _parser():
         prog="infiniop-cy check", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Is my operator right, where is it not, and what shows it?",
         epilog=EPILOG.format(presets=", ".join(NAMES), published=", ".join(PUBLISHED), properties=properties))
-    parser.add_argument("operator", nargs="?", help="such as gelu_backward or conv_backward")
+    parser.add_argument("operator", nargs="?", help="such as gelu_backward, conv or conv_backward")
     parser.add_argument("--all", action="store_true", help="every operator that the candidate has")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--candidate", metavar="NAME", help="module:function, or a preset")

@@ -4,7 +4,7 @@ import numpy as np
 from infiniop_cy.capi import client
 from infiniop_cy.capi.client import MissingSymbol
 from infiniop_cy.check.arena import CANARY, MARGIN
-from infiniop_cy.check.calls import CONV_OUTPUTS
+from infiniop_cy.check.calls import CONV_OUTPUTS, CONVOLUTIONS
 from infiniop_cy.operators import BY_NAME
 
 
@@ -69,12 +69,15 @@ class Library:
 
     def call(self, call, inputs, outputs):
         arrays = tuple(inputs.values())
-        if call.operator == "conv_backward":
+        if call.operator in CONVOLUTIONS:
             given = call.parameters
             if any(a != b for a, b in given["padding"]):
                 raise NotImplementedError("the ABI pads alike on both sides")
-            self.client.conv(tuple(map(outputs.get, CONV_OUTPUTS)), *arrays, given["stride"],
-                             [a for a, _ in given["padding"]], given["dilation"], given["groups"], self.symbols)
+            lists = given["stride"], [a for a, _ in given["padding"]], given["dilation"]
+            if call.operator == "conv":
+                self.client.conv_forward(outputs["output"], *arrays, *(None,) * (3 - len(arrays)), *lists, self.symbols)
+            else:
+                self.client.conv(tuple(map(outputs.get, CONV_OUTPUTS)), *arrays, *lists, given["groups"], self.symbols)
         else:
             out = outputs["grad_input"]
             arrays = (_spread(a, out.shape) for a in arrays)

@@ -1,15 +1,15 @@
 """Candidates that need no code: torch, jax, formulas in NumPy, and this library itself.
 
-torch and jax have an operator where they have a function of its name: aten.<operator> if its arguments have the same
-names, else the gradient by autograd of torch.nn.functional.<forward> or jax.nn.<forward>. What is named here is only
-what they call differently.
+A convolution is what each of them calls so. For the other operators torch and jax have one where they have a function
+of its name: aten.<operator> if its arguments have the same names, else the gradient by autograd of
+torch.nn.functional.<forward> or jax.nn.<forward>. What is named here is only what they call differently.
 """
 import inspect
 from collections.abc import Callable
 
 import numpy as np
 
-from infiniop_cy.check.calls import CONV_OUTPUTS
+from infiniop_cy.check.calls import CONV_OUTPUTS, CONVOLUTIONS
 from infiniop_cy.check.candidates import outputs_of
 from infiniop_cy.check.frameworks import to_jax, to_numpy, to_torch
 from infiniop_cy.operators import BY_NAME
@@ -40,8 +40,15 @@ ATEN = {"relu_backward": ("threshold_backward", lambda torch, g, x: (g, x, 0)),
         "sigmoid_backward": ("sigmoid_backward", lambda torch, g, x: (g, torch.sigmoid(x)))}
 
 
+def _alike(call, who):
+    """The padding of either side, one number per axis."""
+    if any(a != b for a, b in call.parameters["padding"]):
+        raise NotImplementedError(f"{who} pads alike on both sides")
+    return [a for a, _ in call.parameters["padding"]]
+
+
 class Torch:
-    """Gradients of torch, on its CPU."""
+    """Functions and gradients of torch, on its CPU."""
 
     def __init__(self):
         import torch
@@ -72,7 +79,7 @@ class Torch:
         return packet, arguments
 
     def offers(self, operator, parameters):
-        if operator == "conv_backward" or self._aten(operator):
+        if operator in CONVOLUTIONS or self._aten(operator):
             return None
         if self._functional(operator) is None:
             return f"torch has no {forward_name(operator)}"
@@ -85,8 +92,8 @@ class Torch:
     def call(self, call, inputs, outputs):
         self.torch.set_num_threads(call.threads or self.torch.get_num_threads())
         tensors = [to_torch(array) for array in inputs.values()]
-        if call.operator == "conv_backward":
-            return self._conv(call, *tensors)
+        if call.operator in CONVOLUTIONS:
+            return (self._conv if call.operator == "conv" else self._conv_backward)(call, *tensors)
         parameters = {p.name: p.default for p in BY_NAME[call.operator].parameters} | call.parameters
         aten = self._aten(call.operator)
         if call.into and aten and hasattr(aten[0], "grad_input"):
@@ -108,13 +115,14 @@ class Torch:
             raise NotImplementedError("torch has no negative strides")
         return to_torch(array)
 
-    def _conv(self, call, g, x, w):
-        stride, pairs, dilation, groups = (call.parameters[name] for name in
-                                           ("stride", "padding", "dilation", "groups"))
-        if any(a != b for a, b in pairs):
-            raise NotImplementedError("torch pads alike on both sides")
+    def _conv(self, call, x, w, bias=None):
+        function = getattr(self.torch.nn.functional, f"conv{x.ndim - 2}d")
+        return {"output": to_numpy(function(x, w, bias, **call.parameters | {"padding": _alike(call, "torch")}))}
+
+    def _conv_backward(self, call, g, x, w):
+        stride, dilation, groups = (call.parameters[name] for name in ("stride", "dilation", "groups"))
         found = self.torch.ops.aten.convolution_backward(
-            g, x, w, [w.shape[0]], stride, [a for a, _ in pairs], dilation, False, [0] * len(stride), groups,
+            g, x, w, [w.shape[0]], stride, _alike(call, "torch"), dilation, False, [0] * len(stride), groups,
             [True] * 3)
         return outputs_of("conv_backward", [to_numpy(a) for a in found])
 
@@ -124,7 +132,7 @@ JAX_VALUES = {"approximate": lambda value: value == "tanh"}
 
 
 class Jax:
-    """Gradients of jax by its own differentiation, compiled, on its CPU."""
+    """Functions of jax, and gradients by its own differentiation, compiled, on its CPU."""
 
     def __init__(self):
         import jax
@@ -138,7 +146,7 @@ class Jax:
         return getattr(self.jax.nn, forward_name(operator), None)
 
     def offers(self, operator, parameters):
-        if operator == "conv_backward":
+        if operator in CONVOLUTIONS:
             return None
         function = self._forward(operator)
         if function is None:
@@ -148,8 +156,8 @@ class Jax:
 
     def call(self, call, inputs, outputs):
         arrays = [to_jax(array) for array in inputs.values()]
-        if call.operator == "conv_backward":
-            return self._conv(call, *arrays)
+        if call.operator in CONVOLUTIONS:
+            return (self._conv if call.operator == "conv" else self._conv_backward)(call, *arrays)
         key = call.operator, *sorted(call.parameters.items())
         if key not in self.compiled:
             function = self._forward(call.operator)
@@ -167,13 +175,18 @@ class Jax:
         broadcast = self.jax.numpy.broadcast_to
         return {"grad_input": to_numpy(self.compiled[key](broadcast(g, shape), broadcast(x, shape)))}
 
-    def _conv(self, call, g, x, w):
-        def forward(x, w):
-            return self.jax.lax.conv_general_dilated(
-                x, w, call.parameters["stride"], call.parameters["padding"],
-                rhs_dilation=call.parameters["dilation"], feature_group_count=call.parameters["groups"],
-                precision="highest")
-        grad_input, grad_weight = self.jax.vjp(forward, x, w)[1](g)
+    def _convolved(self, call, x, w):
+        return self.jax.lax.conv_general_dilated(
+            x, w, call.parameters["stride"], call.parameters["padding"], rhs_dilation=call.parameters["dilation"],
+            feature_group_count=call.parameters["groups"], precision="highest")
+
+    def _conv(self, call, x, w, bias=None):
+        """jax.lax has no bias: it is added as in flax, to the rounded result."""
+        result = self._convolved(call, x, w)
+        return {"output": to_numpy(result if bias is None else result + bias.reshape(-1, *(1,) * (x.ndim - 2)))}
+
+    def _conv_backward(self, call, g, x, w):
+        grad_input, grad_weight = self.jax.vjp(lambda x, w: self._convolved(call, x, w), x, w)[1](g)
         return outputs_of("conv_backward", [to_numpy(grad_input), to_numpy(grad_weight)])
 
 
@@ -202,8 +215,23 @@ def _leaky_relu(g, x, negative_slope=0.01):
     return np.where(x > 0, g, g * x.dtype.type(negative_slope))
 
 
+def _conv(input, weight, bias=None, *, stride, padding, dilation, groups):
+    """A matrix product per tap and group, added up in the output."""
+    padded = np.pad(input, ((0, 0), (0, 0), *padding))
+    out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(padded.shape[2:], weight.shape[2:], stride, dilation)]
+    result = np.zeros((len(input), len(weight), *out), input.dtype)
+    cout, cin = len(weight) // groups, weight.shape[1]
+    for group, *tap in np.ndindex(groups, *weight.shape[2:]):
+        window = (slice(k * d, k * d + (n - 1) * s + 1, s) for k, n, s, d in zip(tap, out, stride, dilation))
+        part = slice(group * cout, (group + 1) * cout)
+        product = np.tensordot(padded[(slice(None), slice(group * cin, (group + 1) * cin), *window)],
+                               weight[(part, slice(None), *tap)], (1, 1))
+        result[:, part] += np.moveaxis(product, -1, 1)
+    return result if bias is None else result + bias.reshape(-1, *(1,) * len(out))
+
+
 FORMULAS: dict[str, Callable] = {"relu_backward": _relu, "leaky_relu_backward": _leaky_relu, "gelu_backward": _gelu,
-                                 "sigmoid_backward": _sigmoid}
+                                 "sigmoid_backward": _sigmoid, "conv": _conv}
 
 
 class Formulas:
@@ -222,7 +250,8 @@ class Formulas:
     def call(self, call, inputs, outputs):
         taken = inspect.signature(FORMULAS[call.operator]).parameters
         given = {name: value for name, value in call.parameters.items() if name in taken}
-        return {"grad_input": np.asarray(FORMULAS[call.operator](*inputs.values(), **given))}
+        name, = outputs
+        return {name: np.asarray(FORMULAS[call.operator](*inputs.values(), **given))}
 
 
 class Functions:
@@ -236,7 +265,7 @@ class Functions:
 
     def call(self, call, inputs, outputs):
         import infiniop_cy as iop
-        keywords = {"out": outputs.get("grad_input")}
+        keywords = {"out": next(iter(outputs.values()))}
         if call.operator == "conv_backward":
             keywords = {"out": tuple(map(outputs.get, CONV_OUTPUTS)),
                         "output_mask": tuple(name in outputs for name in CONV_OUTPUTS)}
@@ -259,14 +288,15 @@ class Descriptors:
         arrays = tuple(inputs.values())
         name = "".join(part.capitalize() for part in call.operator.split("_")) + "Descriptor"
         with iop.Handle("cpu") as handle:
-            if call.operator == "conv_backward":
-                given = call.parameters
-                if any(a != b for a, b in given["padding"]):
-                    raise NotImplementedError("a descriptor pads alike on both sides")
-                bias = outputs.get("grad_bias")
-                tensors = (*map(describe, arrays), None if bias is None else describe(bias),
-                           [a for a, _ in given["padding"]], given["stride"], given["dilation"], given["groups"])
-                data, keywords = (*map(outputs.get, CONV_OUTPUTS), *arrays), {}
+            if call.operator in CONVOLUTIONS:
+                forward, given = call.operator == "conv", call.parameters
+                bias = inputs.get("bias") if forward else outputs.get("grad_bias")
+                data = (outputs["output"], inputs["input"], inputs["weight"], bias) if forward else (
+                    *map(outputs.get, CONV_OUTPUTS), *arrays)
+                described = data[:3] if forward else arrays
+                tensors = (*map(describe, described), None if bias is None else describe(bias),
+                           _alike(call, "a descriptor"), given["stride"], given["dilation"], given["groups"])
+                keywords = {}
             else:
                 out = outputs["grad_input"]
                 data = (out, *(np.broadcast_to(a, out.shape) for a in arrays[::-1]))

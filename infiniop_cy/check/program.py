@@ -1,8 +1,8 @@
 """A candidate that is any program: arrays go in and come out as .npy files, bfloat16 as its bits in uint16.
 
 In the command line {inputs} and {outputs} stand for the files' paths, one argument each: grad_output, input (and
-weight) in, grad_input (and grad_weight, grad_bias) out. {parameters} is one JSON object, {operator} the operator's
-name.
+weight) in, grad_input (and grad_weight, grad_bias) out; of conv input, weight (and bias) in, output out. {parameters}
+is one JSON object, {operator} the operator's name.
 """
 import json
 import os
@@ -14,7 +14,7 @@ import tempfile
 
 import numpy as np
 
-from infiniop_cy.check.calls import Died
+from infiniop_cy.check.calls import CONVOLUTIONS, Died
 from infiniop_cy.dtypes import numpy_dtype
 
 
@@ -36,7 +36,7 @@ class Program:
         return {"out": False, "threads": False, "elsewhere": True}
 
     def offers(self, operator, parameters):
-        if parameters and not self.takes_parameters and operator != "conv_backward":
+        if parameters and not self.takes_parameters and operator not in CONVOLUTIONS:
             return "the command line has no {parameters}"
         return None
 

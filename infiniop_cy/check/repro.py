@@ -2,6 +2,7 @@
 import numpy as np
 
 from infiniop_cy.check import reference
+from infiniop_cy.check.calls import CONVOLUTIONS
 from infiniop_cy.testing.reference import FORMATS, ulp_of
 
 HEADER = '''"""{title}, {dtype}: {evidence}
@@ -31,11 +32,13 @@ print("error ", abs(float(got[0]) - exact) / ulp, "ulp")
 CONV = '''
 # {evidence}
 geometry = {geometry!r}
-g, x, w = (values(bits, {dtype!r}).reshape(shape) for bits, shape in (
-    {arrays}))
-g, x, w = (a.astype(np.float64) for a in (g, x, w))
+{names} = (values(bits, {dtype!r}).reshape(shape).astype(np.float64) for bits, shape in (
+    {arrays},))
 
 
+{definition}
+'''
+GRADIENTS = '''\
 def gradients(g, x, w, stride, padding, dilation, groups):
     """The definition, in float64: one product per tap, output pixel, sample and pair of channels of one group."""
     padded = np.pad(x, ((0, 0), (0, 0), *padding))
@@ -55,8 +58,23 @@ def gradients(g, x, w, stride, padding, dilation, groups):
 
 
 for name, exact in zip(("grad_input", "grad_weight", "grad_bias"), gradients(g, x, w, **geometry)):
-    print(name, exact.shape, "\\n", exact)
-{call}'''
+    print(name, exact.shape, "\\n", exact)'''
+OUTPUT = '''\
+def output(x, w, bias=None, *, stride, padding, dilation, groups):
+    """The definition, in float64: one product per tap, output pixel, sample and pair of channels of one group."""
+    padded = np.pad(x, ((0, 0), (0, 0), *padding))
+    out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(padded.shape[2:], w.shape[2:], stride, dilation)]
+    y, inputs, outputs = np.zeros((len(x), len(w), *out)), w.shape[1], len(w) // groups
+    for tap in np.ndindex(w.shape[2:]):
+        part = tuple(slice(k * d, k * d + (n - 1) * s + 1, s) for k, d, n, s in zip(tap, dilation, out, stride))
+        for group in range(groups):
+            ci, co = slice(group * inputs, (group + 1) * inputs), slice(group * outputs, (group + 1) * outputs)
+            y[:, co] += np.einsum("ni...,oi->no...", padded[(slice(None), ci, *part)], w[(co, slice(None), *tap)])
+    return y if bias is None else y + bias.reshape(-1, *(1,) * len(out))
+
+
+exact = output({names}, **geometry)
+print(exact.shape, "\\n", exact)'''
 
 
 def _worst(results, standard):
@@ -70,7 +88,7 @@ def _worst(results, standard):
 
 def _has_case(result, verdict):
     return bool(verdict.details.get("worst") or verdict.details.get("examples") or (
-        result.operator == "conv_backward" and result.subject.repro))
+        result.operator in CONVOLUTIONS and result.subject.repro))
 
 
 def _call(spec, operator, parameters):
@@ -79,9 +97,22 @@ def _call(spec, operator, parameters):
         return ""
     module, name = spec.target.split(":")
     given = "".join(f", {key}={value!r}" for key, value in parameters.items())
-    arguments = "g, x, w" if operator == "conv_backward" else "g, x" if operator.endswith("_backward") else "x"
+    arguments = "g, x" if operator.endswith("_backward") else "x"
     return (f"\nfrom {module} import {name}\n\nprint(\"again \", {name}("
             f"*(a.astype({{dtype!r}}) for a in ({arguments})){given}))\n")
+
+
+def _convolution(result, facts):
+    """The geometry, the arrays and the definition."""
+    case, data = result.subject.repro["conv"]
+    bits = {2: np.uint16, 4: np.uint32, 8: np.uint64}[data[0].itemsize]
+    arrays = ",\n    ".join(f"({a.view(bits).ravel().tolist()}, {a.shape})" for a in data)
+    if result.operator == "conv_backward":
+        names, definition = "g, x, w", GRADIENTS
+    else:
+        names = ", ".join(("x", "w", "bias")[:len(data)])
+        definition = OUTPUT.format(names=names)
+    return CONV.format(geometry=case.keywords, names=names, arrays=arrays, definition=definition, **facts)
 
 
 def script(spec, results, standard):
@@ -91,14 +122,11 @@ def script(spec, results, standard):
         return None
     result, verdict = found
     facts = {"title": result.title, "dtype": result.dtype, "candidate": str(spec), "evidence": verdict.evidence}
+    if result.operator in CONVOLUTIONS:
+        return HEADER.format(**facts) + _convolution(result, facts)
     again = _call(spec, result.operator, result.parameters).format(dtype=result.dtype)
     if result.dtype == "bfloat16":
         again = ""  # NumPy alone has no such arrays to give
-    if result.operator == "conv_backward":
-        case, data = result.subject.repro["conv"]
-        bits = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[data.input.itemsize]
-        arrays = ",\n    ".join(f"({a.view(bits).ravel().tolist()}, {a.shape})" for a in data)
-        return HEADER.format(**facts) + CONV.format(geometry=case.keywords, arrays=arrays, call="", **facts)
     worst = (verdict.details.get("worst") or verdict.details["examples"])[0]
     case = result.subject.case
     digits = "by the formula's limit"

@@ -3,6 +3,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from infiniop_cy.check.convolution import DIRECTIONS
 from infiniop_cy.check.properties import (
     BY_NAME,
     CONV_CHECKS,
@@ -13,13 +14,13 @@ from infiniop_cy.check.properties import (
     damage_verdicts,
 )
 from infiniop_cy.check.properties.base import GaveUp, fails, holds
-from infiniop_cy.check.properties.conv import GEOMETRIES, integers
+from infiniop_cy.check.properties.conv import GEOMETRIES
 from infiniop_cy.check.standards import Ulp
 from infiniop_cy.operators import BY_NAME as ELEMENTWISE
 from infiniop_cy.status import BadParam
 from infiniop_cy.testing.cases import CASES, DTYPES, Case
 
-OPERATORS = (*ELEMENTWISE, "conv_backward")
+OPERATORS = (*ELEMENTWISE, *DIRECTIONS)
 
 
 @dataclass
@@ -87,7 +88,7 @@ def subjects(operators, dtypes, given, quick=False):
     """(operator, case or None, dtype) of all that is asked for. given: parameters to check with, rather than with
     those that stand for all."""
     for operator in operators:
-        if operator == "conv_backward":
+        if operator in DIRECTIONS:
             yield from ((operator, None, dtype) for dtype in dtypes)
             continue
         definition = ELEMENTWISE[operator]
@@ -111,7 +112,7 @@ def check(session, operator, case, dtype, settings):
     result.not_offered = session.worker.offers(operator, parameters) or ""
     if result.not_offered:
         return result
-    subject = Subject(session, case and as_passed(session, case), dtype, settings)
+    subject = Subject(session, case and as_passed(session, case), dtype, settings, DIRECTIONS.get(operator))
     result.subject = subject
     gave_up, only = "", set(settings.only)
     try:
@@ -144,7 +145,7 @@ def _refusal(subject):
     """Why the candidate does not take this dtype at all, or "". A crash is no refusal."""
     if subject.case is None:
         case = GEOMETRIES["convolution"][0]
-        reply = subject.run("a first call", *integers(case, subject.dtype, subject.rng), case=case)
+        reply = subject.run("a first call", *subject.conv.integers(case, subject.dtype, subject.rng), case=case)
     else:
         reply = subject.run("a first call", *(subject.values(8) for _ in range(2)))
     if reply.kind in ("crash", "timeout"):

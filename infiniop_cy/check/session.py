@@ -2,7 +2,7 @@
 import numpy as np
 
 from infiniop_cy.check.arena import Arena
-from infiniop_cy.check.calls import CONV_INPUTS, CONV_OUTPUTS, ELEMENTWISE_OUTPUTS, Call, Reply
+from infiniop_cy.check.calls import CONVOLUTIONS, ELEMENTWISE_OUTPUTS, Call, Reply
 from infiniop_cy.check.worker import Worker
 from infiniop_cy.testing.cases import arrange
 
@@ -68,12 +68,15 @@ class Session:
         shape = np.broadcast_shapes(*(array.shape for array in given.values())) if shape is None else shape
         return self.run(case.operator.name, case.parameters, given, {ELEMENTWISE_OUTPUTS[0]: (shape, x.dtype)}, **how)
 
-    def conv(self, case, arrays, only=CONV_OUTPUTS, **how):
-        """Reply whose results have the gradients of `only`."""
-        g, x, w = arrays
-        shapes = dict(zip(CONV_OUTPUTS, (x.shape, w.shape, w.shape[:1])))
-        outputs = {name: (shapes[name], x.dtype) for name in only}
-        return self.run("conv_backward", case.keywords, dict(zip(CONV_INPUTS, (g, x, w))), outputs, **how)
+    def conv(self, operator, case, arrays, only=None, **how):
+        """Reply whose results have the outputs of `only`, None: all. arrays: in the order of the operator."""
+        tensors = CONVOLUTIONS[operator]
+        given = dict(zip(tensors.inputs, arrays))
+        x, w = given["input"], given["weight"]
+        shapes = dict(zip(tensors.outputs, (x.shape, w.shape, w.shape[:1]))) if "grad_output" in given else {
+            "output": (len(x), *case.shapes[0][1:])}
+        outputs = {name: (shapes[name], x.dtype) for name in only or tensors.outputs}
+        return self.run(operator, case.keywords, given, outputs, **how)
 
     def run(self, operator, parameters, inputs, outputs, *, into=None, layout="contiguous", in_place=None,
             offset=None, odd=False, threads=None, guard=None, fresh=False, fill=b"\xff"):

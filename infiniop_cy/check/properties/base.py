@@ -52,14 +52,15 @@ class GaveUp(Exception):
 
 @dataclass
 class Subject:
-    """One operator with its parameters, or conv_backward, in one dtype: what checks are made on.
+    """One operator with its parameters, or a direction of the convolution, in one dtype: what checks are made on.
 
-    case: testing.Case, or None for the convolution. settings: runner.Settings."""
+    case: testing.Case, or None for a convolution. conv: its Direction, or None. settings: runner.Settings."""
 
     session: Any
     case: Any
     dtype: str
     settings: Any
+    conv: Any = None
     rng: Any = None
     damage: dict = field(default_factory=dict)  # property: first sentence
     deaths: list = field(default_factory=list)  # sentences
@@ -73,9 +74,9 @@ class Subject:
     def run(self, what, *arrays, case=None, **how):
         """The session's Reply; what damage it did and how the candidate died is remembered, with `what` for a name.
         Where a guard ended it, that is the caller's to judge."""
-        call = self.session.elementwise if self.case is not None else self.session.conv
         try:
-            reply = call(case or self.case, *(arrays if self.case is not None else (arrays,)), **how)
+            reply = (self.session.elementwise(case or self.case, *arrays, **how) if self.conv is None else
+                     self.session.conv(self.conv.name, case, arrays, **how))
         except CannotRun as error:
             raise GaveUp(f"its process does not start any more: {error}") from None
         self.calls += 1

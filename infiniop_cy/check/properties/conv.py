@@ -9,12 +9,14 @@ import numpy as np
 
 from infiniop_cy.check.properties.base import Property, fails, holds, skipped
 from infiniop_cy.testing.cases import dtype_of
-from infiniop_cy.testing.conv import ConvCase, ConvData, random_geometry, reference_conv_backward
+from infiniop_cy.testing.conv import ConvCase, random_geometry
 from infiniop_cy.testing.reference import ulp_of
 
 HOW = "small integers against a float64 sum, on"
 CONV = (
-    Property("convolution", "stride 1, no padding: gradients are the sums of their terms", f"{HOW} 2-d images", True),
+    Property("convolution", "stride 1, no padding: results are the sums of their terms", f"{HOW} 2-d images", True),
+    Property("bias", "conv's bias is added to each pixel of its channel, once", f"{HOW} some geometries; all others of "
+             "this run have none", True),
     Property("bias gradient", "grad_bias sums grad_output over batch and pixels", f"{HOW} every geometry", True),
     Property("kernel axes", "kernels and images that are not square", f"{HOW} kernels 1x4, 3x2, 5x1", True),
     Property("stride", "strides over 1, different by axis, past the kernel",
@@ -25,7 +27,8 @@ CONV = (
     Property("dilation", "dilation over 1, different by axis", f"{HOW} each", True),
     Property("groups", "groups, down to one channel each", f"{HOW} 2, 3 and as many as channels", True),
     Property("dimensions", "1-d and 3-d convolutions", f"{HOW} each; refusing is no failure", True),
-    Property("empty batch", "no samples: zeros in grad_weight and grad_bias", "a batch of 0; refusing is no failure"),
+    Property("empty batch", "no samples: zeros in grad_weight and grad_bias, an empty output",
+             "a batch of 0; refusing is no failure"),
     Property("any geometry", "all of these together", f"{HOW} random geometries", True),
     Property("exact on integers", "sums of small integers are exact, in any order", "every geometry of this run"),
 )
@@ -69,13 +72,8 @@ GEOMETRIES = {
     "empty batch": [ConvCase("no samples", 0, 1, 3, 4, (8, 8), (3, 3))],
 }
 MAY_REFUSE = ("asymmetric padding", "dimensions", "empty batch", "any geometry")
-NAMES = ("grad_input", "grad_weight", "grad_bias")
-
-
-def integers(case, dtype, rng):
-    """The case's arrays; partial sums stay exact even in bfloat16 where there are few terms."""
-    most = 8 if dtype_of(dtype).itemsize > 2 else 2
-    return ConvData(*(rng.integers(-most, most + 1, shape).astype(dtype_of(dtype)) for shape in case.shapes))
+WITH_BIAS = (*GEOMETRIES["convolution"], *GEOMETRIES["stride"][:1], *GEOMETRIES["padding"][:1], *GEOMETRIES["groups"],
+             *GEOMETRIES["dimensions"])
 
 
 def describe(case):
@@ -107,27 +105,29 @@ def _wrong(name, got, exact, dtype, case):
 class Findings:
     """What all geometries together show beside their own property."""
 
-    def __init__(self):
+    def __init__(self, names):
         self.bias = self.integers = self.shapes = None
-        self.gradients = {name: 0 for name in NAMES}
+        self.results = {name: 0 for name in names}
 
 
-def _try(subject, case, findings):
-    """(kind, sentence): ok, wrong, refused or died."""
-    data = integers(case, subject.dtype, subject.rng)
+def _try(subject, case, findings, bias):
+    """(kind, sentence): ok, wrong, refused or died. bias: whether a forward convolution has one."""
+    data = subject.conv.integers(case, subject.dtype, subject.rng)
+    if subject.conv.name == "conv" and not bias:
+        data = data[:2]
     reply = subject.run(f"convolution of {describe(case)}", *data, case=case)
     if reply.kind == "raised":
         return "refused", reply.text
     if not reply.ok:
         return "died", f"{reply.kind}: {reply.text}"
-    exact = reference_conv_backward(*data, *case.geometry)
+    exact = subject.conv.exact(data, case.geometry)
     first = None
-    for name, truth in zip(NAMES, exact):
+    for name, truth in zip(subject.conv.outputs, exact):
         got, returned = reply.results.get(name), reply.shapes.get(name)
         if returned is not None and (tuple(returned[0]), returned[1]) != (truth.shape, subject.dtype):
             findings.shapes = findings.shapes or (
                 f"{name} is {returned[1]}{tuple(returned[0])}, expected {subject.dtype}{truth.shape}; {describe(case)}")
-        findings.gradients[name] += got is not None
+        findings.results[name] += got is not None
         far, unequal = _wrong(name, got, truth, subject.dtype, case)
         if far and name == "grad_bias":
             findings.bias = findings.bias or far
@@ -139,10 +139,10 @@ def _try(subject, case, findings):
     return ("wrong", first) if first else ("ok", "")
 
 
-def _family(subject, name, cases, findings):
+def _family(subject, name, cases, findings, bias=False):
     wrong, refused, died = [], [], []
     for case in cases:
-        kind, text = _try(subject, case, findings)
+        kind, text = _try(subject, case, findings, bias)
         {"wrong": wrong, "refused": refused, "died": died, "ok": []}[kind].append((case, text))
     if wrong or died:
         shared = f"; {_shared([case for case, _ in wrong], cases)}" if name == "any geometry" and wrong else ""
@@ -176,7 +176,7 @@ def _random(subject):
     cases = []
     while len(cases) < count:
         case = random_geometry(draw, (0, 1 << 15), 1 << 14)
-        if 0 < case.batch and min(case.cin, case.cout, *case.size) > 0 and case.terms[0] <= most:
+        if 0 < case.batch and min(case.cin, case.cout, *case.size) > 0 and subject.conv.terms(case)[0] <= most:
             pairs = case.geometry[1] if subject.session.facts.get("asymmetric", True) else tuple(
                 (a, a) for a, _ in case.geometry[1])
             case = replace(case, padding=pairs)
@@ -186,16 +186,18 @@ def _random(subject):
 
 
 def check_conv(subject):
-    findings = Findings()
+    findings = Findings(subject.conv.outputs)
     for name, cases in GEOMETRIES.items():
         yield _family(subject, name, cases, findings)
-        if name == "asymmetric padding" and not any(findings.gradients.values()):
+        if name == "asymmetric padding" and not any(findings.results.values()):
             break
     yield _family(subject, "any geometry", _random(subject), findings)
-    if not findings.gradients["grad_bias"]:
+    if subject.conv.name == "conv":
+        yield _family(subject, "bias", WITH_BIAS, findings, bias=True)
+    elif not findings.results["grad_bias"]:
         yield skipped("bias gradient", "not offered")
     else:
         yield fails("bias gradient", findings.bias) if findings.bias else holds("bias gradient")
     yield fails("shapes", findings.shapes) if findings.shapes else holds("shapes")
     yield fails("exact on integers", findings.integers) if findings.integers else holds(
-        "exact on integers", tried=sum(findings.gradients.values()))
+        "exact on integers", tried=sum(findings.results.values()))

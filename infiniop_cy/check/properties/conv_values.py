@@ -5,19 +5,20 @@ import numpy as np
 
 from infiniop_cy.check.properties.base import Property, fails, first_difference, holds, skipped
 from infiniop_cy.check.properties.bits import THREADS
-from infiniop_cy.check.properties.conv import NAMES, describe
+from infiniop_cy.check.properties.conv import describe
 from infiniop_cy.check.tally import Errors
 from infiniop_cy.testing.cases import dtype_of
-from infiniop_cy.testing.conv import ConvCase, make_case, reference_conv_backward, reference_conv_forward
+from infiniop_cy.testing.conv import ConvCase, reference_conv_forward
 from infiniop_cy.testing.reference import ulp_of
 
 CONV_VALUES = (
     Property("error of sums", "rounding errors no larger than those of a sum in float32 (float64) rounded once",
-             "normal numbers: |error| <= n u sum|g||w| + 1/2 ulp, with n terms and u the compute type's rounding"),
+             "normal numbers: |error| <= n u sum|g||w| + 1/2 ulp, with n terms and u the compute type's rounding; a "
+             "bias is one term more"),
     Property("adjoint", "<g, conv(x, w)> = <grad_input, x> = <grad_weight, w>",
              "normal numbers, within the same bound; conv in float64"),
     Property("NaN and inf", "a NaN or inf reaches the sums that it is a term of, and no other sample",
-             "NaN in grad_output of one sample, inf in another's, inf in input"),
+             "NaN in grad_output of one sample, inf in another's, inf in input; of conv, NaN and inf in input"),
     Property("some gradients", "a gradient is the same where others are left out",
              "each alone, and all without grad_bias: null pointers in C, output_mask= in Python"),
 )
@@ -32,12 +33,12 @@ LARGE = (ConvCase("large", 4, 1, 64, 96, (28, 28), (3, 3), 1, 1),
 UNIT = {"float16": 2.0 ** -24, "bfloat16": 2.0 ** -24, "float32": 2.0 ** -24, "float64": 2.0 ** -53}
 
 
-def _bounds(case, data, dtype):
-    """(exact, largest error allowed) of each gradient."""
-    exact = reference_conv_backward(*data, *case.geometry)
-    absolute = reference_conv_backward(*(np.abs(a.astype(np.float64)) for a in data), *case.geometry)
+def _bounds(conv, case, data, dtype):
+    """(exact, largest error allowed) of each output."""
+    exact = conv.exact(data, case.geometry)
+    absolute = conv.exact([np.abs(a.astype(np.float64)) for a in data], case.geometry)
     smallest = ulp_of(0.0, dtype)
-    for truth, size, terms in zip(exact, absolute, case.terms):
+    for truth, size, terms in zip(exact, absolute, conv.terms(case)):
         # float64's own reference errs as much as a candidate may
         yield truth, (2 if dtype == "float64" else 1) * (terms + 2) * UNIT[dtype] * size + (
             0.5 * ulp_of(truth, dtype) * (dtype_of(dtype).itemsize <= 2)) + smallest
@@ -46,7 +47,8 @@ def _bounds(case, data, dtype):
 def check_conv_values(subject):
     yield from _errors(subject)
     yield _nonfinite(subject)
-    yield _some(subject)
+    if len(subject.conv.outputs) > 1:
+        yield _some(subject)
     for check in (_runs, _threads, _layouts, _cut):
         yield check(subject)
 
@@ -55,11 +57,11 @@ def _errors(subject):
     worst, dtype, standard, sums = (0.0, ""), subject.dtype, subject.settings.standard, {}
     adjoint, seen = None, False
     for case in CASES:
-        data = make_case(case, dtype, subject.rng, integers=False)
+        data = subject.conv.normal(case, dtype, subject.rng)
         reply = subject.run(f"convolution of {describe(case)}", *data, case=case)
         if not reply.ok:
             continue
-        for name, (truth, bound) in zip(NAMES, _bounds(case, data, dtype)):
+        for name, (truth, bound) in zip(subject.conv.outputs, _bounds(subject.conv, case, data, dtype)):
             got = reply.results.get(name)
             if got is None:
                 continue
@@ -74,7 +76,7 @@ def _errors(subject):
                                            f"{float(truth[at])!r}; {describe(case)}")
                 if ratio[at] > 1:
                     subject.repro.setdefault("conv", (case, data))
-        adjoint = adjoint or _adjoint(case, data, reply, dtype)
+        adjoint = adjoint or ("grad_input" in reply.results and _adjoint(case, data, reply, dtype))
     if not seen:
         yield skipped("error of sums", "no geometry gave results")
         return
@@ -85,11 +87,12 @@ def _errors(subject):
     make = holds if worst[0] <= 1 else fails
     where = f", {worst[1]}" if worst[0] > 1 else ""
     yield make("error of sums", f"worst {worst[0]:.3g} of the bound{where}", len(CASES))
-    yield fails("adjoint", adjoint) if adjoint else holds("adjoint", tried=len(CASES))
+    if len(subject.conv.outputs) > 1:
+        yield fails("adjoint", adjoint) if adjoint else holds("adjoint", tried=len(CASES))
 
 
 def _judged(got, truth, dtype):
-    """Gradients as a standard takes them."""
+    """Results as a standard takes them."""
     got, truth = got.astype(np.float64).ravel(), truth.ravel()
     error, none = np.abs(got - truth), np.zeros(got.shape)
     rounded = truth.astype(dtype_of(dtype)).astype(np.float64)
@@ -98,7 +101,7 @@ def _judged(got, truth, dtype):
 
 def _adjoint(case, data, reply, dtype):
     g, x, w = (a.astype(np.float64) for a in data)
-    inner = float((g * reference_conv_forward(data.input, data.weight, *case.geometry)).sum())
+    inner = float((g * reference_conv_forward(x, w, *case.geometry)).sum())
     size = float((np.abs(g) * reference_conv_forward(np.abs(x), np.abs(w), *case.geometry)).sum())
     unit = 2.0 ** -11 if dtype == "float16" else 2.0 ** -8 if dtype == "bfloat16" else UNIT[dtype] * max(case.terms)
     for name, other in (("grad_input", x), ("grad_weight", w)):
@@ -114,23 +117,23 @@ def _nonfinite(subject):
     """No padding, since 0 * inf there is a term to some. Whether inf ends up as inf or NaN is left to the candidate:
     fast algorithms take differences."""
     name, case = "NaN and inf", ConvCase("samples", 3, 1, 4, 8, (7, 9), (3, 3))
-    data = make_case(case, subject.dtype, subject.rng, integers=False)
-    data.grad_output[1, 0, 2, 3], data.grad_output[2, 5, 4, 6], data.input[0, 1, 3, 4] = np.nan, np.inf, np.inf
+    data = subject.conv.normal(case, subject.dtype, subject.rng)
+    subject.conv.spoil(data)
     reply = subject.run("NaN and inf", *data, case=case)
     if not reply.ok:
         return skipped(name, reply.text)
     with np.errstate(invalid="ignore"):
-        exact = reference_conv_backward(*data, *case.geometry)
-    for gradient, truth in zip(NAMES, exact):
-        got = reply.results.get(gradient)
+        exact = subject.conv.exact(data, case.geometry)
+    for output, truth in zip(subject.conv.outputs, exact):
+        got = reply.results.get(output)
         if got is None:
             continue
         finite = np.isfinite(got.astype(np.float64))
         lost = finite & ~np.isfinite(truth)
         if lost.any():
-            return fails(name, f"{gradient}: {int(lost.sum())} of {int((~np.isfinite(truth)).sum())} sums with NaN or "
+            return fails(name, f"{output}: {int(lost.sum())} of {int((~np.isfinite(truth)).sum())} sums with NaN or "
                          "inf for a term are finite")
-        if gradient == "grad_input" and not finite[0].all():
+        if output == subject.conv.outputs[0] and not finite[0].all():
             return fails(name, f"{int((~finite[0]).sum())} results of a sample without NaN and inf are not finite")
     return holds(name)
 
@@ -138,15 +141,16 @@ def _nonfinite(subject):
 def _some(subject):
     if not subject.session.facts.get("some gradients"):
         return skipped("some gradients", "the candidate computes all three")
-    choices = (NAMES, *((name,) for name in NAMES[:2]), NAMES[:2])
-    cases = [(case, make_case(case, subject.dtype, subject.rng)) for case in CASES[:2]]
+    names = subject.conv.outputs
+    choices = (names, *((name,) for name in names[:2]), names[:2])
+    cases = [(case, subject.conv.normal(case, subject.dtype, subject.rng)) for case in CASES[:2]]
     return _compared(subject, "some gradients", cases, lambda case, data: (
         (f"{' and '.join(only)} alone", data, {"only": only}) for only in choices), "as with all three")
 
 
-def _gradients_differ(reply, expected):
-    for name in NAMES:
-        a, b = reply.results.get(name), expected.results.get(name)
+def _results_differ(reply, expected):
+    for name, a in reply.results.items():
+        b = expected.results.get(name)
         if a is not None and b is not None:
             difference = first_difference(a, b)
             if difference:
@@ -156,7 +160,7 @@ def _gradients_differ(reply, expected):
 
 def _large(subject):
     cases = LARGE[:1] if subject.settings.quick else LARGE
-    return [(case, make_case(case, subject.dtype, subject.rng, integers=False)) for case in cases
+    return [(case, subject.conv.normal(case, subject.dtype, subject.rng)) for case in cases
             if subject.dtype == "float32" or prod(case.size) < 1000]
 
 
@@ -172,7 +176,7 @@ def _compared(subject, name, cases, variants, what):
                 continue
             tried += 1
             expected = expected or reply
-            difference = _gradients_differ(reply, expected)
+            difference = _results_differ(reply, expected)
             if difference:
                 return fails(name, f"{label}: {difference}, {what}; {describe(case)}", tried)
     if not tried:
@@ -197,24 +201,24 @@ def _threads(subject):
 def _layouts(subject):
     from infiniop_cy.testing.cases import LAYOUTS, arrange
     case = ConvCase("layouts", 2, 1, 9, 18, (13, 12), (3, 3), 1, 1)
-    data = make_case(case, subject.dtype, subject.rng, integers=False)
+    data = subject.conv.normal(case, subject.dtype, subject.rng)
     return _compared(subject, "same bits by layout", [(case, data)], lambda case, data: (
         (layout, [arrange(a, layout) for a in data], {"odd": layout == "odd offset"}) for layout in LAYOUTS),
         "as contiguous")
 
 
 def _cut(subject):
-    """grad_input of one sample, alone and in its batch."""
+    """The first output of some samples, alone and in their batch."""
     case = ConvCase("batch", 5, 1, 9, 18, (13, 12), (3, 3), 2, 1)
-    data = make_case(case, subject.dtype, subject.rng, integers=False)
-    whole = subject.run("a batch of 5", *data, case=case)
-    if not whole.ok or whole.results.get("grad_input") is None:
-        return skipped("same bits by cut", whole.text or "no grad_input")
+    conv, data = subject.conv, subject.conv.normal(case, subject.dtype, subject.rng)
+    name, whole = conv.outputs[0], subject.run("a batch of 5", *data, case=case)
+    if not whole.ok or whole.results.get(name) is None:
+        return skipped("same bits by cut", whole.text or f"no {name}")
     for part in (slice(0, 1), slice(2, 3), slice(1, 5)):
-        reply = subject.run(f"samples {part.start} to {part.stop}", data.grad_output[part], data.input[part],
-                            data.weight, case=case)
-        difference = reply.ok and first_difference(reply.results["grad_input"], whole.results["grad_input"][part])
+        reply = subject.run(f"samples {part.start} to {part.stop}", *(a[part] for a in data[:conv.batched]),
+                            *data[conv.batched:], case=case)
+        difference = reply.ok and first_difference(reply.results[name], whole.results[name][part])
         if difference:
-            return fails("same bits by cut", f"grad_input of samples {part.start} to {part.stop} of 5: {difference}, "
+            return fails("same bits by cut", f"{name} of samples {part.start} to {part.stop} of 5: {difference}, "
                          "as in the whole batch", 3)
     return holds("same bits by cut", tried=3)

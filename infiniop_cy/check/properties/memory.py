@@ -2,7 +2,7 @@
 from time import monotonic
 
 from infiniop_cy.check.properties.base import Property, fails, first_difference, holds, skipped
-from infiniop_cy.check.properties.conv import GEOMETRIES, integers
+from infiniop_cy.check.properties.conv import GEOMETRIES
 
 MEMORY = (
     Property("output written", "every element of the output is written, whatever it held",
@@ -52,7 +52,7 @@ def _small_calls(subject):
     """(what, arrays, keywords): some calls of vectors and their rests, and of convolutions."""
     if subject.case is None:
         for case in (*GEOMETRIES["convolution"][:2], GEOMETRIES["padding"][0], GEOMETRIES["groups"][-1]):
-            yield f"convolution {case}", integers(case, subject.dtype, subject.rng), {"case": case}
+            yield f"convolution {case}", subject.conv.integers(case, subject.dtype, subject.rng), {"case": case}
         return
     for n in (1, 67, 5003):
         yield f"{n} elements", (subject.values(n), subject.values(n)), {}
