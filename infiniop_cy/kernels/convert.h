@@ -29,37 +29,6 @@ template <int size> INFINIOP_INLINE void copy_some(const char *from, char *to, i
 }
 #endif
 
-template <class From, class To>
-void convert(const char *from, int64_t from_stride, char *to, int64_t to_stride, int64_t n) {
-    int64_t i = 0;
-    if constexpr (vector_convert<From, To>::possible) {
-        if (from_stride == sizeof(From) && to_stride == sizeof(To)) {
-            constexpr int count = lanes<compute_vector<From>>::count;
-            for (; i + count <= n; i += count) narrow_vector((To *)to + i, widen_vector((const From *)from + i));
-#if defined(__AVX512F__)
-            if (i < n) {  // by a whole vector, which is quicker than single elements
-                alignas(64) To rest[count];
-                narrow_vector(rest, widen_some((const From *)from, i, n));
-                copy_some<sizeof rest>((const char *)rest, to + i * sizeof(To), (n - i) * sizeof(To));
-            }
-            return;
-#endif
-        }
-#if defined(__AVX512F__)
-        if constexpr (sizeof(To) == 2)
-            if (from_stride == sizeof(From) && to_stride == 2 * sizeof(To))  // every other element, no other touched
-                for (; i < n; i += 16) {
-                    alignas(32) To values[16];
-                    const int here = n - i < 16 ? int(n - i) : 16;
-                    narrow_vector(values, widen_some((const From *)from, i, n));
-                    _mm512_mask_storeu_epi16(to + i * to_stride, 0x55555555u & uint32_t((uint64_t(1) << 2 * here) - 1),
-                                             _mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)values)));
-                }
-#endif
-    }
-    for (; i < n; i++) write(to + i * to_stride, from_value<To>::of(to_compute(read<From>(from + i * from_stride))));
-}
-
 template <class T, int step> INFINIOP_INLINE void copy_every(const char *from, T *to, int64_t n) {
     for (int64_t i = 0; i < n; i++) to[i] = ((const T *)from)[i * step];
 }
@@ -91,6 +60,48 @@ template <class T> void copy(const char *from, int64_t from_stride, char *to, in
             }
 #endif
     for (; i < n; i++) write(to + i * to_stride, read<T>(from + i * from_stride));
+}
+
+enum { STAGED = 128 };  // elements of 16 bits that are gathered, so as to be converted by vectors
+
+template <class From, class To>
+void convert(const char *from, int64_t from_stride, char *to, int64_t to_stride, int64_t n) {
+    int64_t i = 0;
+    if constexpr (vector_convert<From, To>::possible) {
+        if (sizeof(From) == 2 && from_stride != 2 && n > 1) {
+            for (int64_t some; i < n; i += some) {
+                some = n - i < STAGED ? n - i : int64_t(STAGED);
+                uint16_t staged[STAGED];
+                copy<uint16_t>(from + i * from_stride, from_stride, (char *)staged, 2, some);
+                convert<From, To>((const char *)staged, 2, to + i * to_stride, to_stride, some);
+            }
+            return;
+        }
+        if (from_stride == sizeof(From) && to_stride == sizeof(To)) {
+            constexpr int count = lanes<compute_vector<From>>::count;
+            for (; i + count <= n; i += count) narrow_vector((To *)to + i, widen_vector((const From *)from + i));
+#if defined(__AVX512F__)
+            if (i < n) {  // by a whole vector, which is quicker than single elements
+                alignas(64) To rest[count];
+                narrow_vector(rest, widen_some((const From *)from, i, n));
+                copy_some<sizeof rest>((const char *)rest, to + i * sizeof(To), (n - i) * sizeof(To));
+            }
+            return;
+#endif
+        }
+#if defined(__AVX512F__)
+        if constexpr (sizeof(To) == 2)
+            if (from_stride == sizeof(From) && to_stride == 2 * sizeof(To))  // every other element, no other touched
+                for (; i < n; i += 16) {
+                    alignas(32) To values[16];
+                    const int here = n - i < 16 ? int(n - i) : 16;
+                    narrow_vector(values, widen_some((const From *)from, i, n));
+                    _mm512_mask_storeu_epi16(to + i * to_stride, 0x55555555u & uint32_t((uint64_t(1) << 2 * here) - 1),
+                                             _mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)values)));
+                }
+#endif
+    }
+    for (; i < n; i++) write(to + i * to_stride, from_value<To>::of(to_compute(read<From>(from + i * from_stride))));
 }
 
 template <class From> constexpr void fill_convert_from(ConvertKernel *row) {

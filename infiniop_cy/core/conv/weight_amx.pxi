@@ -32,7 +32,7 @@ cdef bint reuses_parts(const SampleGeometry *sample, const char **why) noexcept 
         return True
     for d in range(3):
         strided = strided or sample.axis[d].stride > 1
-    if strided or reuse < PART_MIN_REUSE or (sample.parts == 3 and (
+    if (strided and sample.taps > 1) or reuse < PART_MIN_REUSE or (sample.parts == 3 and (
             sample.taps < PART_MIN_TAPS or 4 * round_up(sample.cin, AMX_COLUMNS) > 5 * sample.cin
             or max(sample.cin, sample.cout) <= AMX_COLUMNS)):
         why[0] = b"elements are not multiplied often enough to pay for taking them apart"
