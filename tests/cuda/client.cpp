@@ -1,5 +1,5 @@
-// A client of the C libraries on an NVIDIA GPU: relu by infiniop, a convolution both ways, and what is refused. Exits with 10 +
-// the status where a descriptor cannot be created.
+// A client of the C libraries on an NVIDIA GPU: relu by infiniop, a convolution both ways, and what is refused. Exits
+// with 10 + the status where a descriptor cannot be created.
 #include <cstdio>
 #include <vector>
 
@@ -86,8 +86,8 @@ int main() {
     if (infiniopCreateReluBackwardDescriptor(handle, &op, t, t, t)) return 20;
     infiniStatus_t odd = infiniopReluBackward(op, nullptr, 0, (char *)out + 2, device_x, device_g, nullptr);
     std::printf("stale %d host %d\n", stale, odd);
-    for (void *memory : {(void *)device_g, (void *)device_x, (void *)out, workspace, larger, (void *)biases, (void *)ones, (void *)inputs,
-                         (void *)weights, (void *)grads})
+    for (void *memory : {(void *)device_g, (void *)device_x, (void *)out, workspace, larger, (void *)biases,
+                         (void *)ones, (void *)inputs, (void *)weights, (void *)grads})
         if (infinirtFree(memory)) return 21;
     return infiniopDestroyConvBackwardDescriptor(conv) || infiniopDestroyHandle(handle);
 }
