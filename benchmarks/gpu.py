@@ -62,7 +62,8 @@ def race(contestants, rounds):
 
 
 def descriptor_of(case, handle, tensor):
-    return getattr(iop, f"{case.operator.class_name}Descriptor")(handle, *[tensor] * (case.count + 1), **case.parameters)
+    tensors = [tensor] * (case.count + 1)
+    return getattr(iop, f"{case.operator.class_name}Descriptor")(handle, *tensors, **case.parameters)
 
 
 def elementwise_row(case, dtype, n, handle):

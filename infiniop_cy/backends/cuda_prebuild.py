@@ -15,7 +15,7 @@ Without --arch: for the GPUs of this machine, or where there is none for all tha
 def add_arguments(parser):
     parser.add_argument("--arch", metavar="LIST", help="comma-separated compute capabilities, such as 90 or 8.6; ptx90 "
                         f"is PTX, which later GPUs' drivers compile; all is {','.join(EVERYWHERE)}")
-    parser.add_argument("--only", metavar="NAME", help="one operator, such as gelu_backward, or conv for both directions")
+    parser.add_argument("--only", metavar="NAME", help="one operator, such as gelu_backward; conv is both directions")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N",
                         help="compilers at a time (default: %(default)s)")
     parser.add_argument("--fresh", action="store_true", help="compile even what the cache has")

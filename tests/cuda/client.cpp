@@ -1,5 +1,5 @@
-// A client of the C libraries on an NVIDIA GPU: relu by infiniop, a convolution both ways, and what is refused. Exits with 10 +
-// the status where a descriptor cannot be created.
+// A client of the C libraries on an NVIDIA GPU: relu by infiniop, a convolution both ways, and what is refused. Exits
+// with 10 + the status where a descriptor cannot be created.
 #include <cstdio>
 #include <vector>
 
@@ -17,6 +17,29 @@ template <class T> std::vector<T> to_host(const T *memory, size_t n) {
     std::vector<T> values(n);
     infinirtMemcpy(values.data(), memory, n * sizeof(T), INFINIRT_MEMCPY_D2H);
     return values;
+}
+
+// The output of 5 pixels under 2 taps, with a bias, to `output`, and what is refused; 0, or what to exit with.
+int run_forward(infiniopHandle_t handle, infiniopTensorDescriptor_t y, infiniopTensorDescriptor_t x,
+                infiniopTensorDescriptor_t w, infiniopTensorDescriptor_t b, float *output, float *input,
+                float *weight) {
+    infiniopConvDescriptor_t conv;
+    float *bias = on_device(std::vector<float>{0.5f});
+    void *workspace = nullptr;
+    size_t size;
+    if (infiniStatus_t status = infiniopCreateConvDescriptor(handle, &conv, y, x, w, b, nullptr, nullptr, nullptr, 1))
+        return 10 + status;
+    if (infiniopGetConvWorkspaceSize(conv, &size) || infinirtMalloc(&workspace, size)) return 22;
+    if (infiniopConv(conv, workspace, size - 1, output, input, weight, bias, nullptr) !=
+        INFINI_STATUS_INSUFFICIENT_WORKSPACE)
+        return 23;
+    for (void *bad : {(void *)input, (void *)((char *)output + 2)})
+        if (infiniopConv(conv, workspace, size, bad, input, weight, bias, nullptr) != INFINI_STATUS_BAD_PARAM)
+            return 24;
+    if (infiniopConv(conv, workspace, size, output, input, weight, bias, nullptr)) return 25;
+    std::vector<float> result = to_host(output, 4);
+    std::printf("output %g %g %g %g\n", result[0], result[1], result[2], result[3]);
+    return infiniopDestroyConvDescriptor(conv) || infinirtFree(bias) || infinirtFree(workspace) ? 26 : 0;
 }
 
 int main() {
@@ -62,31 +85,14 @@ int main() {
     result = to_host(grads, 8);
     std::printf("grad_weight %g %g bias %g\n", result[5], result[6], result[7]);
 
-    // The output of the same problem, with a bias, to where grad_output was.
-    infiniopConvDescriptor_t forward;
-    float *biases = on_device(std::vector<float>{0.5f});
-    void *larger = nullptr;
-    if ((status = infiniopCreateConvDescriptor(handle, &forward, go, in, weight, bias, zero, one, one, 1)))
-        return 10 + status;
-    if (infiniopGetConvWorkspaceSize(forward, &size) || infinirtMalloc(&larger, size)) return 22;
-    if (infiniopConv(forward, larger, size - 1, ones, inputs, weights, biases, nullptr) !=
-        INFINI_STATUS_INSUFFICIENT_WORKSPACE)
-        return 23;
-    if (infiniopConv(forward, larger, size, inputs, inputs, weights, biases, nullptr) != INFINI_STATUS_BAD_PARAM ||
-        infiniopConv(forward, larger, size, (char *)ones + 2, inputs, weights, biases, nullptr) !=
-            INFINI_STATUS_BAD_PARAM)
-        return 24;
-    if (infiniopConv(forward, larger, size, ones, inputs, weights, biases, nullptr)) return 25;
-    result = to_host(ones, 4);
-    std::printf("output %g %g %g %g\n", result[0], result[1], result[2], result[3]);
-    if (infiniopDestroyConvDescriptor(forward)) return 26;
+    if (int code = run_forward(handle, go, in, weight, bias, ones, inputs, weights)) return code;
 
     infiniopDestroyReluBackwardDescriptor(op);
     infiniStatus_t stale = infiniopReluBackward(op, nullptr, 0, out, device_x, device_g, nullptr);
     if (infiniopCreateReluBackwardDescriptor(handle, &op, t, t, t)) return 20;
     infiniStatus_t odd = infiniopReluBackward(op, nullptr, 0, (char *)out + 2, device_x, device_g, nullptr);
     std::printf("stale %d host %d\n", stale, odd);
-    for (void *memory : {(void *)device_g, (void *)device_x, (void *)out, workspace, larger, (void *)biases, (void *)ones, (void *)inputs,
+    for (void *memory : {(void *)device_g, (void *)device_x, (void *)out, workspace, (void *)ones, (void *)inputs,
                          (void *)weights, (void *)grads})
         if (infinirtFree(memory)) return 21;
     return infiniopDestroyConvBackwardDescriptor(conv) || infiniopDestroyHandle(handle);

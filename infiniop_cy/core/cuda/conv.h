@@ -1,6 +1,6 @@
 // A convolution and its gradients on a GPU: which kernels run, on which tiles, in how much workspace. What decides bits
-// (which sums there are and where they are cut) follows from the sizes of one sample; tiles and waves, which decide none,
-// also from how many there are and from the device.
+// (which sums there are and where they are cut) follows from the sizes of one sample; tiles and waves, which decide
+// none, also from how many there are and from the device.
 #pragma once
 #include <stddef.h>
 
@@ -14,10 +14,10 @@ struct CudaConvProblem {
     int dtype;  // DTYPE_F16, DTYPE_BF16, DTYPE_F32 or DTYPE_F64
     int accumulate, tf32;
     int multiprocessors;
-    int forward;  // the output's problem, with exchanged roles
+    int forward;                       // the output's problem, with exchanged roles
     int64_t batch, groups, cin, cout;  // channels of one group
     ConvAxis axis[3];
-    int64_t step[3];  // see CudaConvAxis
+    int64_t step[3];                        // see CudaConvAxis
     int64_t strides[CUDA_CONV_TENSORS][5];  // elements: n, channel, space; for weights n is co, channel ci
 };
 
@@ -61,7 +61,7 @@ static inline void cuda_conv_multiply(int64_t *a, int64_t b) {
 // their dilation is negative. The image that is written has one phase, and its stride is the step between the pixels
 // that are read.
 static inline void cuda_conv_exchange_roles(CudaConvProblem *problem) {
-    int64_t(*views)[5] = problem->strides;
+    int64_t (*views)[5] = problem->strides;
     problem->forward = 1;
     std::swap(problem->cin, problem->cout);
     for (int d = 0; d < 3; d++) {
@@ -90,8 +90,8 @@ static inline bool cuda_conv_is_narrow(const CudaConvAxis *axis) {
     cuda_conv_multiply(&reach, axis->stride);
     cuda_conv_multiply(&steps, axis->step);
     cuda_conv_multiply(&span, dilation);
-    const int64_t values[] = {axis->size_in, llabs(axis->before), axis->size_out, axis->stride, axis->step,
-                              dilation,      reach,               steps,          span};
+    const int64_t values[] = {
+        axis->size_in, llabs(axis->before), axis->size_out, axis->stride, axis->step, dilation, reach, steps, span};
     for (int64_t value : values)
         if (value < 0 || value >= CUDA_CONV_NARROW) return false;
     return true;
@@ -281,7 +281,7 @@ static inline void cuda_conv_plan_weight(const CudaConvProblem *problem, CudaCon
     cuda_conv_multiply(&plan->bytes, plan->slots + 1);
 }
 
-// Bytes of device workspace that suffice for the output, or for all three gradients; -1 where 64 bits do not count them.
+// Bytes of device workspace that suffice for the output, or all three gradients; -1 where 64 bits do not count them.
 static inline int64_t cuda_conv_workspace(const CudaConvProblem *problem) {
     CudaConvInputPlan input;
     CudaConvWeightPlan weight = CudaConvWeightPlan();
