@@ -1,6 +1,8 @@
-"""Arrays of other libraries as arguments: read where they are, or refused in words that say what to call. The frameworks'
-own are in bridges/test_arrays.py."""
+"""Arrays of other libraries as arguments: read where they are, or refused in words that say what to call. Those of the
+frameworks are in bridges/test_bridge_arrays.py."""
 import ctypes
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,12 +12,11 @@ from infiniop_cy.core import _core
 from infiniop_cy.testing import DTYPES, LAYOUTS, arrange, random_values, same_bits
 
 CPU, METAL = 1, 8
+DLPACK_DTYPES = {"float16": (2, 16), "bfloat16": (4, 16), "float32": (2, 32), "float64": (2, 64), "int32": (0, 32)}
 
 
 class OnlyDlpack:
     """An array that offers DLPack and nothing else, made from a NumPy array, bfloat16 included."""
-
-    KINDS = {"float16": (2, 16), "bfloat16": (4, 16), "float32": (2, 32), "float64": (2, 64), "int32": (0, 32)}
 
     def __init__(self, array, device=CPU):
         self.array, self.device, self.deleted = array, device, 0
@@ -27,7 +28,7 @@ class OnlyDlpack:
         array = self.array
         numbers = ctypes.c_int64 * array.ndim
         shape, strides = numbers(*array.shape), numbers(*(step // array.itemsize for step in array.strides))
-        kind, bits = self.KINDS[array.dtype.name]
+        kind, bits = DLPACK_DTYPES[array.dtype.name]
         self.managed = Managed(array.ctypes.data, CPU, 0, array.ndim, kind, bits, 1, shape, strides, 0, None,
                                Deleter(self.delete))
         capsule = ctypes.pythonapi.PyCapsule_New
@@ -45,9 +46,10 @@ class Managed(ctypes.Structure):
     """DLManagedTensor."""
 
     _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32), ("device_id", ctypes.c_int32),
-                ("ndim", ctypes.c_int32), ("kind", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", Deleter)]
+                ("ndim", ctypes.c_int32), ("kind", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64),
+                ("context", ctypes.c_void_p), ("deleter", Deleter)]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -112,12 +114,11 @@ def test_out_is_an_ndarray():
     x = np.ones(3, np.float32)
     with pytest.raises(TypeError, match=r"out is a OnlyDlpack, expected a plain ndarray \(numpy.from_dlpack\(out\)"):
         iop.relu(x, out=OnlyDlpack(x))
-    with pytest.raises(TypeError, match="out is a list, expected a plain ndarray$"):
+    with pytest.raises(TypeError, match=r"out is a list, expected a plain ndarray$"):
         iop.relu(x, out=[1, 2, 3])
 
 
 def test_bridges_are_imported_only_when_named():
-    import subprocess
-    import sys
     code = "import sys, infiniop_cy as iop; iop.relu([1.0]); print([m for m in sys.modules if 'bridges' in m])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"

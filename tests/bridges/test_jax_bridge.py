@@ -76,9 +76,9 @@ def test_many_at_once():
 def test_errors_are_raised_where_a_function_is_traced():
     with pytest.raises(iop.BadTensorDtype, match="relu: input has dtype int32"):
         jax.jit(bridge.relu)(jnp.arange(3, dtype="int32"))
-    with pytest.raises(iop.BadTensorShape, match="conv: weight spans 4 on axis 2, dilation included, expected at most 3"):
+    with pytest.raises(iop.BadTensorShape, match="conv: weight spans 4 on axis 2, dilation included"):
         jax.jit(bridge.conv)(numbers(1, 1, 3), numbers(1, 1, 4))
-    with pytest.raises(iop.BadParam, match="celu: alpha is -1.0, expected above 0"):
+    with pytest.raises(iop.BadParam, match=r"celu: alpha is -1\.0, expected above 0"):
         bridge.celu(numbers(3), alpha=-1)
     with pytest.raises(iop.BadTensorDtype, match="conv: weight has dtype float16"):
         bridge.conv(numbers(1, 1, 3), numbers(1, 1, 2, dtype="float16"))
