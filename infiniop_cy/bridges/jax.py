@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from infiniop_cy import Handle, TensorDescriptor
+from infiniop_cy import Handle, TensorDescriptor, threads
 from infiniop_cy.backends.cpu import ForwardPlan
 from infiniop_cy.bridges._functions import Convolution, publish
 from infiniop_cy.core._core import xla_handlers
@@ -32,6 +32,13 @@ def _described(array):
     return TensorDescriptor(array.shape, array.dtype.name)
 
 
+def _at_most(num_threads):
+    """The attribute of a call; 0 for no limit of its own. threads() raises BadParam for what is none."""
+    if num_threads is not None:
+        threads(num_threads)
+    return np.array([num_threads or 0])
+
+
 def _elementwise(operator, tensors, num_threads=None, **parameters):
     """One direction of a row, on (input,) or (input, grad_output). A descriptor checks the call."""
     described = map(_described, (tensors[0], *tensors))
@@ -40,7 +47,7 @@ def _elementwise(operator, tensors, num_threads=None, **parameters):
         formula, values = values_of(operator, plan.parameters)
     result = jax.ShapeDtypeStruct(tensors[0].shape, tensors[0].dtype)
     call = jax.ffi.ffi_call("infiniop_cy_elementwise", result, vmap_method="broadcast_all")
-    return call(*tensors, formula=formula, values=np.array((*values, 0.0)), threads=np.array([num_threads or 0]))
+    return call(*tensors, formula=formula, values=np.array((*values, 0.0)), threads=_at_most(num_threads))
 
 
 def _conv(wanted, shapes, tensors, *, stride=1, padding=0, dilation=1, groups=1, num_threads=None):
@@ -57,7 +64,7 @@ def _conv(wanted, shapes, tensors, *, stride=1, padding=0, dilation=1, groups=1,
     numbers = np.array([*np.ravel(three), groups, wanted])
     results = [jax.ShapeDtypeStruct(shape, weight.dtype) for shape in shapes]
     call = jax.ffi.ffi_call("infiniop_cy_conv", results, vmap_method="sequential")
-    return call(*tensors, numbers=numbers, threads=np.array([num_threads or 0]))
+    return call(*tensors, numbers=numbers, threads=_at_most(num_threads))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))

@@ -9,7 +9,7 @@ class Framework:
     """One framework and its bridge. take: an array as the framework's; give: the reverse; check: compare a function's
     gradients with finite differences, by the framework's own checker, and raise where they differ."""
 
-    dtypes = ("float32", "float64")
+    dtypes = ("float16", "float32", "float64")
 
     def __init__(self, name):
         self.name = name
@@ -45,8 +45,6 @@ class Jax(Framework):
 
 
 class Mygrad(Framework):
-    dtypes = ("float16", "float32", "float64")
-
     def take(self, array):
         return self.library.tensor(array)
 

@@ -62,6 +62,8 @@ def test_threads_and_sizes():
         for threads in (None, 1, 3):
             assert np.array_equal(jax.jit(lambda x, n=threads: bridge.silu(x, num_threads=n))(x),
                                   iop.silu(np.asarray(x)))
+    with pytest.raises(iop.BadParam, match="expected a positive integer"):
+        bridge.silu(numbers(3), num_threads=0)
     assert bridge.conv(numbers(0, 2, 5), numbers(3, 2, 2)).shape == (0, 3, 4)
 
 
