@@ -65,7 +65,7 @@ clean:  ## remove all that was made, .venv included
 	rm -rf $(VENV) build dist *.egg-info examples/output .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf infiniop_cy/core/*.so infiniop_cy/capi/lib infiniop_cy/capi/infiniop.pxd infiniop_cy/capi/include/infiniop.h
-	rm -f infiniop_cy/elementwise.pyi
+	rm -f infiniop_cy/elementwise.pyi infiniop_cy/bridges/*.pyi
 	find infiniop_cy/capi/include/infiniop/ops -name '*.h' ! -name 'conv*.h' -delete
 
 $(VENV)/python.stamp:

@@ -71,8 +71,10 @@ class BuildExtension(build_ext):
         render = load(pathlib.Path(CAPI, "render.py")).render
         sources = render(operators, pathlib.Path(CAPI), pathlib.Path("build/capi"))
         self.operator_sources = [str(path) for path in sources]
-        stub = load(pathlib.Path("infiniop_cy/stubs.py")).render(operators)
-        self.write_stub(pathlib.Path("infiniop_cy/elementwise.pyi"), stub)
+        stubs = load(pathlib.Path("infiniop_cy/stubs.py"))
+        self.write_stub(pathlib.Path("infiniop_cy/elementwise.pyi"), stubs.render(operators))
+        for name, text in stubs.render_bridges(operators).items():
+            self.write_stub(pathlib.Path(f"infiniop_cy/bridges/{name}.pyi"), text)
         super().run()
 
     def write_stub(self, path, text):

@@ -16,7 +16,7 @@ _BACKWARD_DOC = """\
     grad_input = {expression}, with g = grad_output and x = input, elementwise.
 
     grad_output, input: arrays of float16, bfloat16 (ml_dtypes), float32 or float64{one_dtype}, whose shapes
-        broadcast; any strides.
+        broadcast; any strides. NumPy's, or another library's that gives them away without a copy.
 {parameters}    out: array of exactly the broadcast shape to write the result to; may be grad_output or input itself.
         Returned as it is.
     accumulate: add to what `out` holds, with one rounding, instead of overwriting it.
@@ -26,7 +26,8 @@ _FORWARD_DOC = """\
 
     output = {expression}, with x = input, elementwise.
 
-    input: array of float16, bfloat16 (ml_dtypes), float32 or float64; any shape and strides.
+    input: array of float16, bfloat16 (ml_dtypes), float32 or float64; any shape and strides. NumPy's, or another
+        library's that gives it away without a copy.
 {parameters}    out: array of exactly the input's shape to write the result to; may be input itself. Returned as it is.
     {rest}"""
 _REST = """device: None (where the data is), "cpu", "cuda", "cuda:1", ..., "auto".

@@ -1,4 +1,4 @@
-"""Types of the elementwise operators, elementwise.pyi, from the table of operators. Run by setup.py."""
+"""Types that follow from the table of operators: elementwise.pyi, and a stub for each bridge. Run by setup.py."""
 
 _HEAD = """\
 # Written from operators.py by stubs.py when the package is built.
@@ -111,3 +111,45 @@ def render(operators):
     calls = "".join(f"@type_check_only\nclass {name}(Protocol):\n    __name__: str\n{text}\n"
                     for text, name in protocols.items())
     return f"{_HEAD}\n{calls}{functions}\n{descriptors}"
+
+
+# name: (import, what its functions take and return)
+_BRIDGES = {
+    "autograd": ("from typing import Any as Array", "Array"),
+    "jax": ("import jax", "jax.Array"),
+    "mygrad": ("import mygrad", "mygrad.Tensor"),
+    "pytensor": ("from pytensor.tensor.variable import TensorVariable", "TensorVariable"),
+    "torch": ("import torch", "torch.Tensor"),
+}
+_BRIDGE_HEAD = """\
+# Written from operators.py by stubs.py when the package is built.
+from typing import Literal, SupportsFloat, SupportsIndex
+
+{library}
+
+from infiniop_cy import _Padding, _PerAxis
+
+"""
+_BRIDGE_CONV = """\
+def conv(
+    input: {array}, weight: {array}, bias: {array} | None = None, *,
+    stride: _PerAxis = 1, padding: _Padding = 0, dilation: _PerAxis = 1, groups: SupportsIndex = 1,
+    num_threads: SupportsIndex | None = None,
+) -> {array}: ...
+"""
+_MODULES = "".join(f"\nclass Conv{n}d(torch.nn.Conv{n}d): ...\n" for n in (1, 2, 3))
+
+
+def render_bridges(operators):
+    """{name of a bridge: text of its stub}."""
+    stubs = {}
+    for name, (library, array) in _BRIDGES.items():
+        text = _BRIDGE_HEAD.format(library=library)
+        for operator in operators:
+            if not operator.backward:
+                words = [f"input: {array}", *(_typed(p) for p in operator.parameters if p.positional), "*",
+                         *(_typed(p) for p in operator.parameters if not p.positional),
+                         "num_threads: SupportsIndex | None = None"]
+                text += f"def {operator.name}({', '.join(words)}) -> {array}: ...\n"
+        stubs[name] = text + _BRIDGE_CONV.format(array=array) + _MODULES * (name == "torch")
+    return stubs

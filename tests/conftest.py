@@ -75,6 +75,8 @@ def pytest_ignore_collect(collection_path, config):
     on_cpu = config.getoption("--device") == "cpu"
     if collection_path == HERE / "cuda":
         return on_cpu or None
+    if collection_path == HERE / "bridges":
+        return None if on_cpu else True
     if collection_path.parent == HERE and collection_path.name.startswith("test_"):
         return None if on_cpu or collection_path.name in DEVICE_SUITE else True
     return None

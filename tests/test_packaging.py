@@ -116,6 +116,24 @@ def test_stub_signature_is_the_real_one(operator, stub):
         assert [argument.arg for argument in overload.args[1:] + overload.kwonlyargs] == real
 
 
+# ---- bridges
+
+def test_every_bridge_has_its_extra_stub_and_advice():
+    from infiniop_cy.backends.host_arrays import BRIDGES
+    assert {path.stem for path in (PACKAGE / "bridges").glob("[a-z]*.py")} == set(BRIDGES)
+    assert {path.stem for path in (PACKAGE / "bridges").glob("*.pyi")} == set(BRIDGES)
+    assert {*BRIDGES, "bridges"} <= set(importlib.metadata.metadata("infiniop_cy").get_all("Provides-Extra"))
+
+
+def test_stubs_of_bridges_have_the_real_signatures():
+    from infiniop_cy.bridges._functions import FUNCTIONS
+    expected = {function.name: list(function.signature.parameters) for function in FUNCTIONS}
+    for path in (PACKAGE / "bridges").glob("*.pyi"):
+        declared = {node.name: [argument.arg for argument in node.args.args + node.args.kwonlyargs]
+                    for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
+        assert declared == expected, path
+
+
 # ---- info
 
 def test_info_and_show_config_say_the_same():

@@ -48,7 +48,10 @@ def is_device_array(value):
         return False
     device = getattr(type(value), "__dlpack_device__", None)
     if device is not None:
-        return device(value)[0] in DLPACK_CUDA
+        try:
+            return device(value)[0] in DLPACK_CUDA
+        except (BufferError, ValueError):  # on a device that DLPack has no number for
+            return False
     return _has_interface(value)
 
 
@@ -57,7 +60,7 @@ def contiguous_strides(shape, itemsize):
     return tuple(itemsize * prod(shape[d + 1:]) for d in range(len(shape)))
 
 
-def _dtype_called(name, what):
+def dtype_called(name, what):
     """The NumPy dtype of a name that another library has."""
     try:
         dtype = numpy_dtype(name)
@@ -73,7 +76,7 @@ def _by_interface(value, what):
     name = getattr(getattr(value, "dtype", None), "name", "")
     # NumPy spells bfloat16 as two bytes of anything
     name = "bfloat16" if name == "bfloat16" or interface["typestr"].endswith("V2") else interface["typestr"]
-    shape, dtype = tuple(interface["shape"]), _dtype_called(name, what)
+    shape, dtype = tuple(interface["shape"]), dtype_called(name, what)
     if interface.get("mask") is not None:
         raise TypeError(f"{what} is masked, expected a plain array")
     address, read_only = interface["data"]
@@ -91,7 +94,7 @@ def _pycuda(value, what):
 
 def _torch(value, what):
     import torch
-    dtype = _dtype_called(str(value.dtype).rpartition(".")[2], what)
+    dtype = dtype_called(str(value.dtype).rpartition(".")[2], what)
     strides = tuple(stride * dtype.itemsize for stride in value.stride())
     stream = torch.cuda.current_stream(value.device).cuda_stream
     return Described(value.data_ptr(), tuple(value.shape), strides, dtype, True, stream, value)
@@ -100,7 +103,7 @@ def _torch(value, what):
 def _dlpack(value, what, stream):
     # 1 is the legacy default stream there, and 0 is not allowed
     address, shape, strides, name, owner = _core.read_dlpack(value.__dlpack__(stream=stream or 1))
-    dtype = _dtype_called(name, what)
+    dtype = dtype_called(name, what)
     strides = contiguous_strides(shape, dtype.itemsize) if strides is None \
         else tuple(stride * dtype.itemsize for stride in strides)
     return Described(address, shape, strides, dtype, True, None, owner, True)

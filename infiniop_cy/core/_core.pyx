@@ -58,6 +58,8 @@ include "cuda/modules.pxi"          # their kernels, built and loaded
 include "capi/infiniop.pxi"         # the infiniop C functions
 include "capi/aclnn.pxi"            # the aclnn C functions
 
+include "jax/handlers.pxi"          # the operators as XLA calls them
+
 include "python/errors.pxi"         # failures as exceptions
 include "python/interrupt.pxi"        # signals during long calls
 include "python/arrays.pxi"         # NumPy arrays to tensors and back

@@ -42,8 +42,9 @@ cdef bint is_refused_subclass(object value):
 
 
 cdef cnp.ndarray input_array(object value, str op, str name, space=None):
-    """Return a native, aligned array with the value's data: the array itself where it is one. space: where the
-    data is (backends/cuda_spaces.py); None for the host's memory."""
+    """Return a native, aligned array with the value's data: the array itself where it is one; what other libraries'
+    arrays are, backends/host_arrays.py says. space: where the data is (backends/cuda_spaces.py); None for the host's
+    memory."""
     cdef cnp.ndarray array
     if space is not None:
         return space.input(value, op, name)
@@ -55,7 +56,8 @@ cdef cnp.ndarray input_array(object value, str op, str name, space=None):
                 raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a plain ndarray")
             value = value.view(cnp.ndarray)
         else:
-            value = numpy.asarray(value)
+            from infiniop_cy.backends.host_arrays import host_array
+            value = host_array(value, op, name)
     array = value
     if not cnp.PyArray_ISNOTSWAPPED(array) or not cnp.PyArray_ISALIGNED(array):
         array = array.astype(array.dtype.newbyteorder("="), order="K")
@@ -67,7 +69,8 @@ cdef cnp.ndarray output_array(object value, str op, str name, space=None, bint a
     if space is not None:
         return space.output(value, op, name, accumulate)
     if not isinstance(value, cnp.ndarray) or is_refused_subclass(value):
-        raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a plain ndarray")
+        same = f" (numpy.from_dlpack({name}) is one on the same memory)" if hasattr(value, "__dlpack__") else ""
+        raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a plain ndarray{same}")
     for flag, problem in ((cnp.PyArray_ISWRITEABLE(value), "read-only"),
                           (cnp.PyArray_ISALIGNED(value), "not aligned"),
                           (cnp.PyArray_ISNOTSWAPPED(value), "byte-swapped")):
