@@ -22,7 +22,7 @@ import ml_dtypes  # noqa: F401  (so that children need not import them)
 import mpmath  # noqa: F401
 import numpy as np
 
-KINDS = ("elementwise", "convolution", "descriptors", "errors", "c_api")
+KINDS = ("elementwise", "convolution", "descriptors", "errors", "c_api", "threads")
 SLICE = 30   # seconds of one child
 HANG = 200   # seconds after which one that does not end is a failure
 SCRIPT = """
