@@ -84,6 +84,24 @@ def test_wide_entries_past_32_bits_are_not_taken_for_others(walls, library, hand
         assert create(library, handle, walls, [ones] * 3, lists, 1, np.int64)[0] == S.BAD_PARAM
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64], ids=["32 bits", "64 bits"])
+def test_forward_lists_beside_null(dtype, walls, library, handle):  # noqa: F811
+    """Their width is read off those that are given; where neither strides nor dilations are, pads have 64 bits."""
+    x, w = np.ones((1, 1, 5, 5), np.float32), np.ones((1, 1, 2, 2), np.float32)
+    for given in np.ndindex(2, 2, 2):
+        if not given[1] and not given[2] and dtype == np.int32:
+            continue
+        pads, strides, dilations = (2, 1), (1, 3), (1, 2)
+        keywords = {name: list_ for name, list_, there in zip(("padding", "stride", "dilation"),
+                                                              (pads, strides, dilations), given) if there}
+        made, y = P(), iop.conv(x, w, **keywords)
+        assert library.infiniopCreateConvDescriptor(
+            handle, ctypes.byref(made), *(describe(library, a) for a in (y, x, w)), None,
+            *(wall.list(values, dtype) if there else None
+              for wall, values, there in zip(walls, (pads, strides, dilations), given)), ctypes.c_size_t(2)) == 0
+        assert library.infiniopDestroyConvDescriptor(made) == S.SUCCESS
+
+
 @pytest.mark.parametrize(("operator", "spelling", "formula"), SPELLINGS,
                          ids=lambda value: getattr(value, "name", value))
 @pytest.mark.parametrize("dtype", DTYPES)
