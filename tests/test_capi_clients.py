@@ -3,6 +3,7 @@ import ctypes
 import mmap
 import pathlib
 import re
+import textwrap
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from test_capi import SYMMETRIC, P, S, address, describe, handle, library  # noq
 from test_capi import pytestmark as pytestmark
 
 import infiniop_cy as iop
+from infiniop_cy.capi import infini_root
 from infiniop_cy.operators import OPERATORS, values_of
 from infiniop_cy.testing import CASES, DTYPES, random_values, same_bits
 from infiniop_cy.testing.conv import make_case
@@ -123,7 +125,7 @@ def test_spellings(operator, spelling, formula, dtype, library, handle, rng):  #
 
 def test_a_loader_that_registers_every_operator(library):  # noqa: F811
     """The lines of docs/c-api.md, in a class like the clients', with operators that there are and are not."""
-    lines = re.search(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL).group(1)
+    lines, _ = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     registered = []
 
     def relu(lib):
@@ -136,3 +138,17 @@ def test_a_loader_that_registers_every_operator(library):  # noqa: F811
     scope["OpRegister"].registry = [rope, relu, rope]
     scope["OpRegister"].register_lib(library)
     assert len(registered) == 1
+
+
+def test_a_loader_that_means_tanh(handle):  # noqa: F811
+    """The other lines: the exact form's name stands for the tanh form, on that client's library alone."""
+    _, lines = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    scope, lib, made, size = {}, ctypes.CDLL(f"{infini_root()}/lib/libinfiniop.so"), P(), ctypes.c_size_t(0)
+    exec(textwrap.dedent(lines), scope)
+    scope["mean_tanh"](lib)
+    g, x, out = np.ones(4, np.float32), np.float32([-3, -1, 1, 3]), np.zeros(4, np.float32)
+    tensors = [describe(lib, a) for a in (out, x, g)]
+    assert lib.infiniopCreateGeluBackwardDescriptor(handle, ctypes.byref(made), *tensors) == S.SUCCESS
+    assert lib.infiniopGeluBackward(made, None, size, *map(address, (out, x, g)), None) == S.SUCCESS
+    assert same_bits(out, iop.gelu_backward(g, x, approximate="tanh"))
+    assert lib.infiniopDestroyGeluBackwardDescriptor(made) == S.SUCCESS
