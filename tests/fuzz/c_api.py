@@ -145,7 +145,8 @@ def run_conv(rng, handle):
         made, P(room.ctypes.data + 64), SIZE(size.value - short), *map(P, data), None)
     assert status in ((13,) if short and size.value else (0, 4)), repr(case)
     check_conv(outs, expected, data, status == 0, f"{name} {case!r} {dtype}")
-    assert (room[:64] == GUARD).all() and (room[64 + size.value:] == GUARD).all(), "beside the workspace"
+    assert (room[:64] == GUARD).all(), "before the workspace"
+    assert (room[64 + size.value:] == GUARD).all(), "past the workspace"
     for p in placed:
         if p:
             p.check()

@@ -11,7 +11,7 @@ from infiniop_cy.operators import OPERATORS
 from infiniop_cy.testing import CASES, DTYPES, dtype_of
 from infiniop_cy.testing.conv import make_case, random_geometry
 
-from .c_api import P, SIZE, library, tensor
+from .c_api import SIZE, P, library, tensor
 from .convolution import integer
 from .descriptors import CLASS_OF
 from .memory import numbers, same
