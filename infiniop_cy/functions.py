@@ -47,6 +47,8 @@ def _number(operator, name, value):
         return float(value)
     except (TypeError, ValueError):
         raise BadParam(f"{operator}: {name} is {value!r}, expected a number") from None
+    except OverflowError:
+        raise BadParam(f"{operator}: {name} is an integer beyond float64") from None
 
 
 def complete_parameters(operator, given):

@@ -3,6 +3,7 @@ import ctypes
 import mmap
 import pathlib
 import re
+import textwrap
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from test_capi import SYMMETRIC, P, S, address, describe, handle, library  # noq
 from test_capi import pytestmark as pytestmark
 
 import infiniop_cy as iop
+from infiniop_cy.capi import infini_root
 from infiniop_cy.operators import OPERATORS, values_of
 from infiniop_cy.testing import CASES, DTYPES, random_values, same_bits
 from infiniop_cy.testing.conv import make_case
@@ -84,6 +86,24 @@ def test_wide_entries_past_32_bits_are_not_taken_for_others(walls, library, hand
         assert create(library, handle, walls, [ones] * 3, lists, 1, np.int64)[0] == S.BAD_PARAM
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64], ids=["32 bits", "64 bits"])
+def test_forward_lists_beside_null(dtype, walls, library, handle):  # noqa: F811
+    """Their width is read off those that are given; where neither strides nor dilations are, pads have 64 bits."""
+    x, w = np.ones((1, 1, 5, 5), np.float32), np.ones((1, 1, 2, 2), np.float32)
+    for given in np.ndindex(2, 2, 2):
+        if not given[1] and not given[2] and dtype == np.int32:
+            continue
+        pads, strides, dilations = (2, 1), (1, 3), (1, 2)
+        keywords = {name: list_ for name, list_, there in zip(("padding", "stride", "dilation"),
+                                                              (pads, strides, dilations), given) if there}
+        made, y = P(), iop.conv(x, w, **keywords)
+        assert library.infiniopCreateConvDescriptor(
+            handle, ctypes.byref(made), *(describe(library, a) for a in (y, x, w)), None,
+            *(wall.list(values, dtype) if there else None
+              for wall, values, there in zip(walls, (pads, strides, dilations), given)), ctypes.c_size_t(2)) == 0
+        assert library.infiniopDestroyConvDescriptor(made) == S.SUCCESS
+
+
 @pytest.mark.parametrize(("operator", "spelling", "formula"), SPELLINGS,
                          ids=lambda value: getattr(value, "name", value))
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -105,7 +125,7 @@ def test_spellings(operator, spelling, formula, dtype, library, handle, rng):  #
 
 def test_a_loader_that_registers_every_operator(library):  # noqa: F811
     """The lines of docs/c-api.md, in a class like the clients', with operators that there are and are not."""
-    lines = re.search(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL).group(1)
+    lines, _ = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     registered = []
 
     def relu(lib):
@@ -118,3 +138,17 @@ def test_a_loader_that_registers_every_operator(library):  # noqa: F811
     scope["OpRegister"].registry = [rope, relu, rope]
     scope["OpRegister"].register_lib(library)
     assert len(registered) == 1
+
+
+def test_a_loader_that_means_tanh(handle):  # noqa: F811
+    """The other lines: the exact form's name stands for the tanh form, on that client's library alone."""
+    _, lines = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    scope, lib, made, size = {}, ctypes.CDLL(f"{infini_root()}/lib/libinfiniop.so"), P(), ctypes.c_size_t(0)
+    exec(textwrap.dedent(lines), scope)
+    scope["mean_tanh"](lib)
+    g, x, out = np.ones(4, np.float32), np.float32([-3, -1, 1, 3]), np.zeros(4, np.float32)
+    tensors = [describe(lib, a) for a in (out, x, g)]
+    assert lib.infiniopCreateGeluBackwardDescriptor(handle, ctypes.byref(made), *tensors) == S.SUCCESS
+    assert lib.infiniopGeluBackward(made, None, size, *map(address, (out, x, g)), None) == S.SUCCESS
+    assert same_bits(out, iop.gelu_backward(g, x, approximate="tanh"))
+    assert lib.infiniopDestroyGeluBackwardDescriptor(made) == S.SUCCESS

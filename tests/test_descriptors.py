@@ -158,6 +158,15 @@ def test_parameter_errors(handle):
         iop.ReluBackwardDescriptor(handle, t, t, t, alpha=1)
 
 
+class OneInteger:
+    """As an array of another library with one element is: an index, but no address."""
+
+    shape = ()
+
+    def __index__(self):
+        return 1
+
+
 def test_calculate_errors(handle):
     """Each leaves the output as it was."""
     t = T((8,), "float32")
@@ -176,7 +185,9 @@ def test_calculate_errors(handle):
             (iop.BadTensorStrides, "input has strides", (out, np.ones(16, np.float32)[::2], ones)),
             (iop.BadParam, "input is -1, expected an address", (out, -1, ones)),
             (iop.BadParam, "expected an address", (out, ones, 2**64)),
-            (TypeError, "expected an array or an address", (out, "data", ones))):
+            (TypeError, "expected an array or an address", (out, "data", ones)),
+            (TypeError, "input is a bool", (out, True, ones)),
+            (TypeError, "input is a OneInteger", (out, OneInteger(), ones))):
         with pytest.raises(exception, match=message):
             calculate(op, None, *arguments)
         np.testing.assert_array_equal(buffer, 7)

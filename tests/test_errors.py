@@ -99,6 +99,8 @@ SPECIFIC = [
      [ones(3), ones(3), -0.1], {"self_is_result": True, "out": out_of(3)}),
     ("slope no number", iop.BadParam, "negative_slope is 'steep', expected a number", "leaky_relu_backward",
      [ones(3), ones(3), "steep"], {}),
+    ("slope beyond float64", iop.BadParam, "negative_slope is an integer beyond float64", "leaky_relu",
+     [ones(3), -10**5000], {"out": out_of(3)}),
     ("leaky out dtype", iop.BadTensorDtype, "out has dtype datetime64", "leaky_relu_backward", [ones(3), ones(3)],
      {"out": np.zeros(3, "datetime64[s]")}),
     ("too many positional", TypeError, "takes 3 positional arguments but 4 were given", "leaky_relu_backward",

@@ -92,6 +92,32 @@ def test_fork(busy, forks):
     run_script(FORK.format(busy=busy, forks=forks))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the C libraries are built on Linux")
+def test_fork_while_other_threads_make_objects_of_c():
+    """A fork meets a moment when no thread is inside the pool of objects: the child's is usable."""
+    run_script("""
+        import ctypes, signal, threading
+        from infiniop_cy.capi import infini_root
+        lib = ctypes.CDLL(f"{infini_root()}/lib/libinfiniop.so")
+        one, shape = ctypes.c_size_t(1), (ctypes.c_size_t * 1)(5)
+        def make(made):
+            assert lib.infiniopCreateTensorDescriptor(ctypes.byref(made), one, shape, None, 13) == 0
+            assert lib.infiniopDestroyTensorDescriptor(made) == 0
+        for _ in range(3):
+            made = ctypes.c_void_p()
+            threading.Thread(target=lambda made=made: [make(made) for _ in iter(int, 1)], daemon=True).start()
+        for _ in range(200):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)
+                make(ctypes.c_void_p())
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        print("done", flush=True)
+        os._exit(0)
+    """)
+
+
 # ---- threads
 
 def test_sixteen_threads_at_once():

@@ -8,15 +8,15 @@ import infiniop_cy as iop
 from infiniop_cy.testing import DTYPES
 from infiniop_cy.testing.conv import random_geometry
 
-SHAPES = 10_000
+SHAPES = 16_000  # of the forward and of the gradients, half each
 
 
-def orders(case, batch, dtype, threads):
-    """Algorithms and orders of the plan."""
+def orders(case, batch, dtype, threads, cls):
+    """Algorithms and orders of the plan of a descriptor's class."""
     (_, cout, *out), (_, cin, *size), kernel = case.shapes
     stride, pads, dilation, groups = case.geometry
     tensors = [iop.TensorDescriptor(shape, dtype) for shape in ((batch, cout, *out), (batch, cin, *size), kernel)]
-    with iop.threads(threads), iop.ConvBackwardDescriptor(
+    with iop.threads(threads), cls(
             iop.Handle("cpu"), *tensors, None, [before for before, _ in pads], stride, dilation, groups) as op:
         facts = op.plan.facts
         assert op.explain()
@@ -32,8 +32,9 @@ def test_orders_see_neither_threads_nor_batch(part):
         if any(before != after for before, after in case.geometry[1]):  # descriptors pad alike on both sides
             continue
         left -= 1
-        dtype = rng.choice(DTYPES)
-        expected = orders(case, case.batch, dtype, 1)
+        dtype, cls = rng.choice(DTYPES), rng.choice((iop.ConvDescriptor, iop.ConvBackwardDescriptor))
+        expected = orders(case, case.batch, dtype, 1, cls)
         for batch, threads in ((case.batch, rng.choice((2, 3))), (case.batch, 7), (case.batch, 64), (1, 1), (1, 64),
                                (max(1, 3 * case.batch), 3)):
-            assert orders(case, batch, dtype, threads) == expected, f"{case!r} {dtype}, {batch}, {threads} threads"
+            assert orders(case, batch, dtype, threads, cls) == expected, \
+                f"{cls.__name__}, {case!r} {dtype}, {batch}, {threads} threads"

@@ -30,6 +30,13 @@ static struct {
     Object *free;
 } object_pools[OBJECT_SIZES];
 
+// A fork waits until no thread holds the lock: nobody would release that of the child.
+static void lock_objects(void) { pthread_mutex_lock(&object_lock); }
+static void unlock_objects(void) { pthread_mutex_unlock(&object_lock); }
+__attribute__((constructor)) static void keep_objects_over_forks(void) {
+    pthread_atfork(lock_objects, unlock_objects, unlock_objects);
+}
+
 // A zeroed object of `size` bytes, or NULL where memory has run out.
 static inline void *new_object(int32_t kind, size_t size) {
     Object *object = NULL;

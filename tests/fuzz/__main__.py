@@ -22,7 +22,7 @@ import ml_dtypes  # noqa: F401  (so that children need not import them)
 import mpmath  # noqa: F401
 import numpy as np
 
-KINDS = ("elementwise", "convolution", "descriptors", "errors", "c_api")
+KINDS = ("elementwise", "convolution", "descriptors", "errors", "c_api", "threads")
 SLICE = 30   # seconds of one child
 HANG = 200   # seconds after which one that does not end is a failure
 SCRIPT = """
@@ -82,12 +82,30 @@ def script(kind, seed, number, error):
                          tests=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+def run_here(kinds, seed, until):
+    """In this process, where valgrind and the thread sanitizer see it: cases of each kind in turn, up to a failure."""
+    number = 0
+    while time.monotonic() < until:
+        for kind in kinds:
+            run = importlib.import_module(f"fuzz.{kind}").run
+            try:
+                run(generator(kind, seed, number))
+            except Exception:
+                error = traceback.format_exc(limit=-3)
+                print(f"{error}\n{script(kind, seed, number, error)}", flush=True)
+                sys.exit(1)
+        number += 1
+    print(f"kernels of {os.environ.get('INFINIOP_CY_ISA') or 'the best instruction set'}: {number} of each of "
+          + ", ".join(kinds))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
     parser.add_argument("--case", type=int, help="run this one alone, in this process")
+    parser.add_argument("--here", action="store_true", help="in this process alone, up to the first failure")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     if options.case is not None:
@@ -95,6 +113,9 @@ def main():
             importlib.import_module(f"fuzz.{kind}").run(generator(kind, options.seed, options.case))
         return
     until, counts, failed = time.monotonic() + options.seconds, dict.fromkeys(options.kinds, 0), 0
+    if options.here:
+        run_here(options.kinds, options.seed, until)
+        return
     while time.monotonic() < until:
         for kind in options.kinds:
             share = min(SLICE, options.seconds / len(options.kinds))

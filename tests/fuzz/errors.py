@@ -47,8 +47,15 @@ def run(rng):
             given["accumulate"] = bool(rng.integers(2))
         guarded(lambda: case(*arrays[:case.count], **given), placed)
         return
-    given = {name: odd_value(rng) for name in ("stride", "padding", "dilation", "groups", "output_mask", "num_threads")
+    given = {name: odd_value(rng) for name in ("stride", "padding", "dilation", "groups", "num_threads")
              if rng.random() < 0.3}
+    if rng.random() < 0.4:
+        if rng.random() < 0.5:
+            given["out"] = arrays[-1]
+        guarded(lambda: iop.conv(*arrays[:min(3, len(arrays) - 1)], **given), placed)
+        return
+    if rng.random() < 0.3:
+        given["output_mask"] = odd_value(rng)
     if rng.random() < 0.5:
         given["out"] = tuple(arrays[3:6])
     guarded(lambda: iop.conv_backward(*arrays[:2], arrays[min(2, len(arrays) - 1)], **given), placed)

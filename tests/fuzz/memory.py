@@ -28,9 +28,11 @@ class Placed:
         still = [broadcast and n > 0 and rng.random() < 0.3 for n in values.shape]  # axes of stride 0
         values = values[tuple(slice(0, 1) if s else slice(None) for s in still)]
         strides, reach = [0] * ndim, item
-        plain = rng.random() < 0.3
-        for axis in range(ndim - 1, -1, -1) if plain else rng.permutation(ndim):
-            step = 1 if plain else int(rng.choice([1, 1, 1, 2, 3, -1, -2]))
+        layout = rng.random()
+        plain, channels_last = layout < 0.3, 0.3 <= layout < 0.5 and ndim > 2
+        axes = [1, *range(ndim - 1, 1, -1), 0] if channels_last else range(ndim - 1, -1, -1)
+        for axis in axes if plain or channels_last else rng.permutation(ndim):
+            step = 1 if plain or channels_last else int(rng.choice([1, 1, 1, 2, 3, -1, -2]))
             gap = 0 if plain else int(rng.choice([0, 0, 0, 1, 5]))
             strides[axis] = (reach * abs(step) + gap * item) * (1 if step > 0 else -1)
             reach += abs(strides[axis]) * (max(values.shape[axis], 1) - 1)

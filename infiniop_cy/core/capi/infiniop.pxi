@@ -276,7 +276,8 @@ cdef public infiniStatus_t infiniop_elementwise_destroy(void *desc, int position
 
 cdef bint is_wide(const int32_t *strides, const int32_t *dilations, int axes) noexcept nogil:
     """Say whether the entries have 64 bits: then the second word of strides and of dilations is the upper half of the
-    first entry, 0, where narrow ones have the second entry, which is not 0. One entry reads alike, little-endian."""
+    first entry, 0, where narrow ones have the second entry, which is not 0. One entry reads alike, little-endian.
+    Narrow lists that are both wrong, 0 in both, are the same words as wide ones, and cannot be told from them."""
     return axes > 1 and strides[1] == 0 and dilations[1] == 0
 
 

@@ -91,7 +91,9 @@ cdef TensorDescriptor required(object descriptor, str op, str name):
 
 cdef char *address_in(object value, str op, str name) except? NULL:
     """Return an address that is given as an integer."""
-    if not hasattr(value, "__index__"):
+    # A bool is an index, too, and so is another library's array of one integer.
+    if not hasattr(value, "__index__") or isinstance(value, bool) or (
+            hasattr(value, "shape") and not isinstance(value, numpy.integer)):
         raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected an array or an address")
     number = value.__index__()
     if not 0 <= number < 2**64:

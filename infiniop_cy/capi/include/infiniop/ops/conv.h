@@ -12,7 +12,8 @@ typedef struct InfiniopConvDescriptor *infiniopConvDescriptor_t;
 /* y (N, C_out, out...), x (N, C_in, in...), w (C_out, C_in/groups, kernel...), b (C_out) or NULL: all of one dtype,
    F16, BF16, F32 or F64; any strides. The shapes say how many groups there are. n: number of spatial axes, so that the
    lists have n entries each; pads of NULL are zeros, strides and dilations of NULL are ones; else they are read as
-   conv_backward.h says, of 32 or of 64 bits. out = (in + 2*pads - dilations*(kernel - 1) - 1) / strides + 1.
+   conv_backward.h says, of 32 or of 64 bits, by those of strides and dilations that are given; where neither is, pads
+   are of 64. out = (in + 2*pads - dilations*(kernel - 1) - 1) / strides + 1.
    NULL_POINTER, BAD_PARAM (a stride or dilation below 1, a negative pad), BAD_TENSOR_SHAPE, BAD_TENSOR_DTYPE,
    BAD_TENSOR_STRIDES. */
 __C __export infiniStatus_t infiniopCreateConvDescriptor(infiniopHandle_t handle, infiniopConvDescriptor_t *desc_ptr,

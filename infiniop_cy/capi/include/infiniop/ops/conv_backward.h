@@ -13,8 +13,9 @@ typedef struct InfiniopConvBackwardDescriptor *infiniopConvBackwardDescriptor_t;
    of one dtype, F16, BF16, F32 or F64; any strides. pads, strides, dilations: one entry per spatial axis, all three as
    int64_t[] (ptrdiff_t[]) or all three as int32_t[]. Which of them is read off the second 32-bit word of strides and of
    dilations, both 0 only in wide entries; the rest of the arrays is read after that. So a wide stride or dilation has
-   to be below 2^32, and a single entry, of a 1-dimensional convolution, below 2^31. n: number of groups. out = (in +
-   2*pads - dilations*(kernel - 1) - 1) / strides + 1. NULL_POINTER, BAD_PARAM (a stride or dilation below 1, a negative
+   to be below 2^32, a single entry, of a 1-dimensional convolution, below 2^31, and int32_t lists must not have 0 there
+   in both, since they would be read as wide ones. n: number of groups. out = (in + 2*pads - dilations*(kernel - 1) -
+   1) / strides + 1. NULL_POINTER, BAD_PARAM (a stride or dilation below 1, a negative
    pad, n not dividing the channels), BAD_TENSOR_SHAPE, BAD_TENSOR_DTYPE, BAD_TENSOR_STRIDES. */
 __C __export infiniStatus_t infiniopCreateConvBackwardDescriptor(
     infiniopHandle_t handle, infiniopConvBackwardDescriptor_t *desc_ptr, infiniopTensorDescriptor_t grad_output_desc,
