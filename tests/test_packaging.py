@@ -154,7 +154,7 @@ def test_info_tells_what_sets_the_threads():
     assert threads(INFINIOP_CY_NUM_THREADS="3", OMP_NUM_THREADS="2")["count"] == 3
     assert threads(INFINIOP_CY_NUM_THREADS="3")["why"] == "INFINIOP_CY_NUM_THREADS"
     assert threads(INFINIOP_CY_NUM_THREADS=None, OMP_NUM_THREADS="2")["count"] == 2
-    assert "ignored" in threads(INFINIOP_CY_NUM_THREADS="many")["why"]
+    assert "calls are refused: INFINIOP_CY_NUM_THREADS is 'many'" in threads(INFINIOP_CY_NUM_THREADS="many")["why"]
 
 
 # ---- instruction sets

@@ -64,7 +64,8 @@ template <class V>
 void group_stencil(const StencilRows *r, const LaneGroups *groups, const void *from_, const void *weight, void *to_) {
     typedef scalar<V> S;
     constexpr int count = lanes<V>::count;
-    constexpr auto some = group_tiles<V, false>(), one = group_tiles<V, true>();
+    constexpr auto some = group_tiles<V, false>();
+    constexpr auto one = group_tiles<V, true>();
     const int64_t tiles = (r->width + 7) / 8, many = tiles ? (r->width + tiles - 1) / tiles : 0;
     const auto tile = groups->channels == count ? one.of[many] : some.of[many];
     for (int64_t y = 0; y < r->rows; y++) {

@@ -56,7 +56,7 @@ cdef class ElementwiseCall:
                            <char *>&self._vectorcall - <char *><PyObject *>self)
 
     def __init__(self, int formula, tuple values, bint promotes, bint quick, tuple parameters, int positional):
-        self._quick = quick
+        self._quick = quick and not environment_refused
         self._positional = positional
         self._names = tuple([intern(parameter[0]) for parameter in parameters])
         self._parameters = parameters
