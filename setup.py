@@ -1,7 +1,8 @@
 """Build of the extension module. Metadata is in pyproject.toml.
 
-For Linux also libinfiniop.so and libinfinirt.so, the C API for any client: the same objects linked again, with all
-that belongs to Python left out by the linker, since nothing exported reaches it.
+For Linux also libinfiniop.so and libinfinirt.so, the C API for any client: the object of the core linked again, with
+all that belongs to Python left out by the linker, since nothing exported reaches it. There the kernels, two thirds of
+the code, are a library that both use, libinfiniop_kernels.so.
 
 One extension, infiniop_cy.core._core: Cython, plus three object files per instruction set, each compiled with its own
 flags and chosen at run time: one of each direction of the elementwise operators, and one of the rest. Which
@@ -69,6 +70,7 @@ def cores():
 
 class BuildExtension(build_ext):
     def run(self):
+        self.in_checkout = self.inplace or self.editable_mode
         # The C functions of each operator follow from the table.
         operators = load(pathlib.Path("infiniop_cy/operators.py")).OPERATORS
         render = load(pathlib.Path(CAPI, "render.py")).render
@@ -87,24 +89,38 @@ class BuildExtension(build_ext):
     def build_extension(self, extension):
         command = toolchain.command_of(self.compiler)
         self.target = toolchain.target_of(command)
+        linux = self.target.system == "linux"
         self.openmp_flags, openmp_links = toolchain.openmp_flags(self.compiler, self.target)
         self.link_flags = [*self.system_link_flags(), *openmp_links]
+        runtime = [f"{CAPI}/infinirt.cpp"]
         with ThreadPoolExecutor(self.parallel or cores()) as pool:  # compilers are processes of their own
-            objects = [pool.submit(self.compile_core, extension),  # first, since it takes longest
-                       *(pool.submit(self.compile, *job) for job in self.kernel_jobs()),
-                       *(pool.submit(self.compile, [s]) for s in extension.sources if s.endswith(".cpp"))]
-            calls = []
-            if self.target.system == "linux":
-                calls = [pool.submit(self.compile, [source]) for source in (f"{CAPI}/acl.cpp", *self.operator_sources)]
-            extension.extra_objects = [path for one in objects for path in one.result()]
-            calls = [path for one in calls for path in one.result()]
+            core = [pool.submit(self.compile_core, extension), pool.submit(self.compile, runtime)]  # what takes longest
+            kernels = [pool.submit(self.compile, *job) for job in self.kernel_jobs()]
+            calls = [pool.submit(self.compile, [source])
+                     for source in (f"{CAPI}/acl.cpp", *self.operator_sources) if linux]
+            core, kernels, calls = [[path for one in group for path in one.result()]
+                                    for group in (core, kernels, calls)]
+        extension.extra_objects = core if linux else core + kernels
         extension.extra_link_args = self.link_flags
+        if linux:
+            library = pathlib.Path(self.get_ext_fullpath(extension.name)).parent.parent / "capi/lib"
+            library.mkdir(parents=True, exist_ok=True)
+            self.link_library(library, "infiniop_kernels", kernels, f"{KERNELS}/exports.map")
+            extension.extra_link_args = [*self.link_flags, f"-Wl,--version-script={CORE}/exports.map", f"-L{library}",
+                                         "-linfiniop_kernels", "-Wl,-rpath,$ORIGIN/../capi/lib"]
         # What is left is to link, where anything has changed.
         extension.depends = [*extension.depends, *extension.sources]
         extension.sources = []
         super().build_extension(extension)
-        if self.target.system == "linux":
-            self.build_c_api(extension, calls)
+        if linux:
+            self.build_c_api(library, core, calls)
+
+    def link_library(self, folder, name, objects, exports, libraries=()):
+        """A shared library that finds its neighbours."""
+        self.compiler.link_shared_object(
+            objects, str(folder / f"lib{name}.so"), target_lang="c++", libraries=list(libraries),
+            library_dirs=[str(folder)], extra_postargs=[
+                *self.link_flags, f"-Wl,--version-script={exports}", "-Wl,-rpath,$ORIGIN", f"-Wl,-soname,lib{name}.so"])
 
     def system_link_flags(self):
         """What the linker leaves out of an extension: sections that nothing reaches, and, of one that is not for work
@@ -113,7 +129,7 @@ class BuildExtension(build_ext):
         unreached = {"linux": "-Wl,--gc-sections", "darwin": "-Wl,-dead_strip", "windows": "-Wl,--gc-sections"}
         if self.target.system in unreached:
             flags.append(unreached[self.target.system])
-        if not (DEBUG or SANITIZE or self.inplace or self.editable_mode):
+        if not (DEBUG or SANITIZE or self.in_checkout):
             flags.append("-Wl,-x" if self.target.system == "darwin" else "-s")
         return flags
 
@@ -124,6 +140,7 @@ class BuildExtension(build_ext):
                 macros = [f"-DINFINIOP_ISA={isa}", f"-DINFINIOP_DIRECTION={direction}"]
                 yield [f"{KERNELS}/elementwise.cpp"], [*macros, *ISA_FLAGS[isa]], f"{self.build_temp}/{isa}/{direction}"
             yield [f"{KERNELS}/kernels_{isa}.cpp"], ISA_FLAGS[isa], self.build_temp
+        yield [f"{KERNELS}/dispatch.cpp"], [], self.build_temp
 
     def compile_core(self, extension):
         """From Cython to the object file."""
@@ -140,24 +157,16 @@ class BuildExtension(build_ext):
             include_dirs=[*extension.include_dirs, CAPI], depends=extension.depends,
             extra_postargs=[*COMPILE_FLAGS, *toolchain.user_flags(), *flags])
 
-    def build_c_api(self, extension, calls):
-        package = pathlib.Path(self.get_ext_fullpath(extension.name)).parent.parent
-        library = package / "capi/lib"
-        library.mkdir(parents=True, exist_ok=True)
+    def build_c_api(self, library, core, calls):
         # No package list knows the generated ones.
         for header in [*pathlib.Path(CAPI, "include").rglob("*.h"), pathlib.Path(CAPI, "infiniop.pxd")]:
-            target = package / "capi" / header.relative_to(CAPI)
+            target = library.parent / header.relative_to(CAPI)
             target.parent.mkdir(parents=True, exist_ok=True)
             self.copy_file(str(header), str(target))
-        flags = [*self.link_flags, f"-Wl,--version-script={CAPI}/exports.map", "-Wl,-rpath,$ORIGIN"]
-        runtime, = [path for path in extension.extra_objects if path.endswith("infinirt.o")]
-        self.compiler.link_shared_object([runtime], str(library / "libinfinirt.so"), target_lang="c++",
-                                         extra_postargs=[*flags, "-Wl,-soname,libinfinirt.so"])
-        core = [path for path in extension.extra_objects if path != runtime]
-        self.compiler.link_shared_object(
-            [*core, *calls], str(library / "libinfiniop.so"), target_lang="c++",
-            libraries=["infinirt"], library_dirs=[str(library)],
-            extra_postargs=[*flags, "-Wl,-soname,libinfiniop.so"])
+        module, runtime = core
+        exports = f"{CAPI}/exports.map"
+        self.link_library(library, "infinirt", [runtime], exports)
+        self.link_library(library, "infiniop", [module, *calls], exports, ["infinirt", "infiniop_kernels"])
 
     def copy_extensions_to_source(self):
         """For an editable install."""
@@ -174,7 +183,7 @@ def files(folder, *endings):
 
 extension = Extension(
     "infiniop_cy.core._core",
-    sources=[f"{CORE}/_core.pyx", f"{KERNELS}/dispatch.cpp", f"{CAPI}/infinirt.cpp"],
+    sources=[f"{CORE}/_core.pyx", f"{CAPI}/infinirt.cpp"],
     depends=files(CORE, ".pxi", ".h") + files(KERNELS, ".h", ".cpp") + files(CAPI, ".h", ".in", ".py"),
     include_dirs=[numpy.get_include(), CORE, f"{CAPI}/include"],
     define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),

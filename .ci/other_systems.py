@@ -2,9 +2,9 @@
 
     python .ci/other_systems.py [TARGET ...]        (needs ziglang, Cython, numpy and setuptools beside this Python)
 
-What such a build shows is whether any line of the source, of setup.py or of tools/toolchain.py is an obstacle there. The
-headers are this Python's, with a pyconfig.h of the other system: nobody may run the result. Nothing is optimised, and
-every symbol that is missing is one of Python's.
+What such a build shows is whether any line of the source, of setup.py or of tools/toolchain.py is an obstacle there.
+The headers are this Python's, with a pyconfig.h of the other system: nobody may run the result. Nothing is optimised,
+and on Windows every symbol that is missing is one of Python's.
 """
 import os
 import pathlib

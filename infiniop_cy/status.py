@@ -149,7 +149,8 @@ _READ = ("grad_output", "input", "weight", "bias")
 
 def _hint(rule, arg, tensors):
     """What to write instead, where that is plain."""
-    if rule.name == "DTYPE_UNSUPPORTED" and arg in _READ and getattr(tensors.get(arg, _Unknown).dtype, "kind", "O") in "iub":
+    kind = getattr(tensors.get(arg, _Unknown).dtype, "kind", "O")
+    if rule.name == "DTYPE_UNSUPPORTED" and arg in _READ and kind in "iub":
         return f"; np.asarray({arg}, np.float32) is one"
     return ""
 

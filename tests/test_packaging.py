@@ -192,13 +192,14 @@ def test_empty_instruction_set_means_none_forced():
 
 @pytest.fixture(scope="module")
 def disassembly():
-    """(function, its instructions) of the compiled core."""
+    """(function, its instructions) of the compiled core and its libraries."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         pytest.skip("x86 registers")
     if not shutil.which("objdump"):
         pytest.skip("objdump is not installed")
-    text = subprocess.run(["objdump", "-d", "-C", "--no-show-raw-insn", _core.__file__],
-                          capture_output=True, text=True, check=True).stdout
+    libraries = [_core.__file__, *map(str, (PACKAGE / "capi/lib").glob("*.so"))]
+    text = "".join(subprocess.run(["objdump", "-d", "-C", "--no-show-raw-insn", library], capture_output=True,
+                                  text=True, check=True).stdout for library in libraries)
     functions = re.findall(r"^[0-9a-f]+ <(.*)>:\n((?:.+\n)*)", text, re.MULTILINE)
     if not any("generic::" in name for name, _ in functions):
         pytest.skip("the symbols are stripped")

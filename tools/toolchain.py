@@ -1,9 +1,10 @@
 """The compiler that builds the extension: whether it is there, what it compiles for, and whether it has OpenMP.
 
-Everything is asked of the compiler itself, with the flags that the build will give it: it may be a cross-compiler, whose
-target is not this machine. setup.py loads this file by its path, since a build knows no packages of the checkout.
+Everything is asked of the compiler itself, with the flags that the build will give it: it may be a cross-compiler,
+whose target is not this machine. setup.py loads this file by its path, since a build knows no packages of the checkout.
 """
 import os
+import pathlib
 import platform
 import shlex
 import shutil
@@ -18,7 +19,7 @@ infiniop_cy: {problem}
 It is compiled by gcc or clang. Install one:
   Debian, Ubuntu   apt install g++              Fedora, RHEL   dnf install gcc-c++
   Alpine           apk add g++ linux-headers    macOS          xcode-select --install
-  Windows          pip install ziglang, then CC="python -m ziglang cc", CXX="python -m ziglang c++"
+  Windows          the clang of MSYS2, with CC=clang, CXX=clang++ and DIST_EXTRA_CONFIG=.ci/mingw.cfg
 or name one that is there: CC=clang CXX=clang++
 """
 
@@ -66,8 +67,9 @@ def target_of(command):
     """Target of a compiler by the macros that it predefines."""
     with tempfile.TemporaryDirectory() as folder:
         source = os.path.join(folder, "empty.cpp")
-        open(source, "w").close()
-        ran = subprocess.run([*command, *user_flags(), "-dM", "-E", source], capture_output=True, text=True, check=False)
+        pathlib.Path(source).touch()
+        ran = subprocess.run([*command, *user_flags(), "-dM", "-E", source], capture_output=True, text=True,
+                             check=False)
     if ran.returncode:
         words = ran.stderr.strip().splitlines()[:3]
         raise SystemExit(COMPILER_HINT.format(problem=f"{shlex.join(command[:3])} fails: {' '.join(words)}"))

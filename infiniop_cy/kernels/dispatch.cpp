@@ -2,7 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cpu.h"
+// What is declared there is what a library of the kernels shows; everything else is compiled with -fvisibility=hidden.
+#pragma GCC visibility push(default)
 #include "table.h"
+#pragma GCC visibility pop
 
 namespace {
 struct Choice {
