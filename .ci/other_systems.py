@@ -92,11 +92,11 @@ def build(target, folder):
         links = [f"-L{folder}", "-lpython3"]
     link = " ".join([compiler, "-shared", *links])
     environment = os.environ | {
-        "CC": compiler, "CXX": compiler, "LDSHARED": link, "LDCXXSHARED": link, "CFLAGS": "-O0 -w",
+        "CC": compiler, "CXX": compiler, "LDSHARED": link, "LDCXXSHARED": link, "CFLAGS": "-O0 -w -fno-sanitize=all",
         "SETUPTOOLS_EXT_SUFFIX": ".pyd" if windows else ".so", "INFINIOP_CY_OPENMP": "0"}
     subprocess.run([sys.executable, "setup.py", "--quiet", "build_ext", "--build-lib", folder / "lib", "--build-temp",
                     folder / "temp"], cwd=CHECKOUT, env=environment, check=True, stdout=subprocess.DEVNULL)
-    built, = (folder / "lib").rglob("_core.*")
+    built, = [path for path in (folder / "lib").rglob("_core.*") if path.suffix in (".so", ".pyd")]
     return built
 
 
