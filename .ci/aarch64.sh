@@ -55,6 +55,10 @@ vectors=$(aarch64-linux-gnu-objdump -d "$home"/lib/infiniop_cy/core/_core.so | g
 
 export PYTHONPATH=$home/lib:$home/site:$PWD/tests OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1
 "${run[@]}" -P -c 'from infiniop_cy.core._core import build_info; print(build_info())'
-"${run[@]}" -P -m pytest -p no:cacheprovider tests/test_special_values.py tests/test_accuracy.py
-"${run[@]}" -P -m pytest -p no:cacheprovider tests/test_conformance.py -k "test_values or test_layout and gelu_backward"
-"${run[@]}" -P -m pytest -p no:cacheprovider tests/test_conv.py -k "test_exact and float32 or test_inf_times_inf"
+tests() {
+    "${run[@]}" -P -m pytest -p no:cacheprovider --durations 3 "$@"
+}
+tests tests/test_special_values.py -k "100 and (float16 or float32) or not test_table"
+tests tests/test_accuracy.py -k "far_tail or ties or round_to_nearest and gelu or error_in_ulp and float32 and (gelu or tanh or elu)"
+tests tests/test_conformance.py -k "(test_values or test_layout) and (gelu_backward or sigmoid)"
+tests tests/test_conv.py -k "test_exact and float32 or test_inf_times_inf"

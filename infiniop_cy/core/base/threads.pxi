@@ -28,12 +28,12 @@ cdef bint environment_refused = environment_threads() < 0  # then calls take the
 
 
 cdef int default_threads() noexcept nogil:
-    """Return the number of threads of a call that no Python setting applies to; 1 where INFINIOP_CY_NUM_THREADS is no
-    number of threads, which Python's calls refuse."""
+    """Return the number of threads of a call that no Python setting applies to. An INFINIOP_CY_NUM_THREADS that is no
+    number of threads, which Python's calls refuse, says nothing."""
     cdef int n = environment_threads()
     if in_forked_child or openmp_version() == 0:
         return 1
-    if n == 0:
+    if n <= 0:
         n = omp_get_max_threads()
     return max(1, min(n, <int>MAX_THREADS))
 
