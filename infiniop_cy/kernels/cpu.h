@@ -1,5 +1,5 @@
-// What this CPU has and this system saves of it, asked of both directly: the compilers' own __builtin_cpu_supports needs
-// a run-time library that not every system links, and knows names that depend on the compiler's age.
+// What this CPU has and this system saves of it, asked of both directly: the compilers' own __builtin_cpu_supports
+// needs a run-time library that not every system links, and knows names that depend on the compiler's age.
 #pragma once
 #include <stdint.h>
 

@@ -49,14 +49,12 @@ cdef int positive_int(object value, str op) except -1:
     return <int>min(n, MAX_THREADS)
 
 
-cdef int environment_setting(str op) except -1:
-    """Return what INFINIOP_CY_NUM_THREADS asks for, 0 where it asks for nothing; refuse what is no number of threads.
-    """
-    cdef int n = environment_threads()
-    if n < 0:
+cdef int check_environment(str op) except -1:
+    """Refuse an INFINIOP_CY_NUM_THREADS that is no number of threads."""
+    if environment_threads() < 0:
         text = getenv("INFINIOP_CY_NUM_THREADS").decode(errors="replace")
         raise status.BadParam(f"{op}: INFINIOP_CY_NUM_THREADS is {text!r}, expected a positive integer")
-    return n
+    return 0
 
 
 cdef int resolve_threads(object num_threads, str op) except -1:
@@ -73,7 +71,7 @@ cdef int resolve_threads(object num_threads, str op) except -1:
             value = <object>scoped
             Py_DECREF(value)  # the reference that PyContextVar_Get gave
         if value is None:  # outside any context, or one was left
-            environment_setting(op)
+            check_environment(op)
             return default_threads()
         n = value[0]
     return 1 if in_forked_child or openmp_version() == 0 else n

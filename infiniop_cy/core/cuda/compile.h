@@ -139,7 +139,7 @@ inline Built compile(const std::string &name, int dtype, const Target &target) {
         return built;
     }
     const fs::path output = fs::path(scratch.path) / "image", log = fs::path(scratch.path) / "log";
-    std::vector<std::string> words = {nvcc, target.ptx ? "--ptx" : "--cubin", "-arch", target.name(), "-o",
+    std::vector<std::string> words = {nvcc,           target.ptx ? "--ptx" : "--cubin", "-arch", target.name(), "-o",
                                       output.string()};
     for (const std::string &option : options(name, dtype)) words.push_back(option);
     for (const fs::path &folder : source_folders()) words.push_back("-I" + folder.string());

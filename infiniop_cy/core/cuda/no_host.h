@@ -18,8 +18,6 @@ inline bool run(const std::vector<std::string> &, const fs::path &) { return fal
 struct Lock {
     explicit Lock(const std::string &) {}
 };
-struct Scratch {
-    std::string path;
-};
+struct Scratch { std::string path; };
 
 }  // namespace cuda_build

@@ -165,6 +165,8 @@ cdef object quick_elementwise(const QuickOptions *options, object first, object 
     if code == DTYPE_INVALID or cnp.PyArray_TYPE(x) != num or not cnp.PyArray_SAMESHAPE(g, x):
         return None
     threads = 1
+    if n >= PARALLEL_FROM and environment_threads() < 0:
+        return None
     if n >= PARALLEL_FROM or options.num_threads != NULL:
         threads = resolve_threads(<object>options.num_threads if options.num_threads != NULL else None, "")
     if options.out != NULL:
