@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 PIP := $(RUN) -m pip --disable-pip-version-check --quiet
-SOURCES := setup.py pyproject.toml infiniop_cy/operators.py infiniop_cy/stubs.py infiniop_cy/capi/render.py \
+SOURCES := setup.py pyproject.toml tools/toolchain.py infiniop_cy/operators.py infiniop_cy/stubs.py infiniop_cy/capi/render.py \
 	$(shell find infiniop_cy -name '*.pyx' -o -name '*.pxi' -o -name '*.h' -o -name '*.cpp' -o -name '*.in' \
 		-o -name '*.map')
 # What `make lint` reads: what git knows, or would.
@@ -19,12 +19,12 @@ CPP_FILES = $(call linted, '*.h' '*.cpp' '*.cu' '*.cuh')
 PYTHON_FILES = $(call linted, '*.py')
 DEF := (?:cp?def (?:[^c]|c[^l])|def )[^(\n]*
 # What else changes the compiled module: another value of any of these builds it again.
-SETTINGS := $(foreach name,CC CXX CFLAGS INFINIOP_CY_OPENMP INFINIOP_CY_DEBUG INFINIOP_CY_SANITIZE,$(name)=$($(name)))
+SETTINGS := $(foreach name,CC CXX CPPFLAGS CFLAGS CXXFLAGS LDFLAGS INFINIOP_CY_OPENMP INFINIOP_CY_DEBUG INFINIOP_CY_SANITIZE,$(name)=$($(name)))
 
-.PHONY: help test fuzz demo bench bench-conv lint clean FORCE
+.PHONY: help test fuzz demo bench bench-conv lint test-aarch64 clean FORCE
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile
 
 test: $(VENV)/test.stamp  ## build, then run the tests, on the CPU and on an emulated GPU; ARGS='...' goes to one pytest
 ifeq ($(ARGS),)
@@ -58,8 +58,12 @@ lint: $(VENV)/lint.stamp  ## style, lines of 120 columns, functions of 60 lines,
 		-e '^($(DEF))\(.*\n(?:(?: .*)?\n){59}\n* +\S' -e '^    ($(DEF))\(.*\n(?:(?:     .*)?\n){59}\n* {5,}\S' \
 		$(CYTHON_FILES); test $$? -eq 1
 	$(RUN) -m mypy
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(RUN) -m mypy.stubtest infiniop_cy --mypy-config-file pyproject.toml \
 		--allowlist .ci/stubtest-allowlist.txt --ignore-unused-allowlist
+
+test-aarch64: $(VENV)/test.stamp  ## compile for aarch64 and run the tests of values there, by qemu
+	.ci/aarch64.sh $(RUN)
 
 clean:  ## remove all that was made, .venv included
 	rm -rf $(VENV) build dist *.egg-info examples/output .pytest_cache .hypothesis .mypy_cache .ruff_cache
@@ -81,6 +85,26 @@ $(VENV)/settings: FORCE | $(VENV)/python.stamp
 $(VENV)/build.stamp: $(SOURCES) $(VENV)/settings
 	rm -rf build
 	$(PIP) install --editable .
+	@touch $@
+
+# What torch is taken from where it is not there yet. PyPI's brings CUDA; TORCH_INDEX= takes that.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+define torch
+	@$(RUN) -c 'import $(1)' 2>/dev/null || { \
+		echo "$(1): $(if $(TORCH_INDEX),the one for the CPU alone (0.2 GB) from $(TORCH_INDEX); with CUDA: TORCH_INDEX=,of pip's \
+			own index: with CUDA 5.7 GB)"; \
+		$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(1); }
+endef
+
+$(VENV)/bench.stamp: pyproject.toml | $(VENV)/build.stamp
+	$(call torch,torch)
+	$(PIP) install 'infiniop_cy[bench]'
+	@touch $@
+
+$(VENV)/bench-conv.stamp: $(VENV)/bench.stamp
+	$(call torch,torchvision)
+	$(call torch,torchaudio)
+	$(PIP) install 'infiniop_cy[bench-conv]'
 	@touch $@
 
 # The packages of an extra. infiniop_cy itself is there already, so this does not build it again.

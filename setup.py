@@ -1,19 +1,21 @@
 """Build of the extension module. Metadata is in pyproject.toml.
 
-On Linux also libinfiniop.so and libinfinirt.so, the C API for any client: the same objects linked again, with all
-that belongs to Python left out by the linker, since nothing exported reaches it.
+For Linux also libinfiniop.so and libinfinirt.so, the C API for any client: the object of the core linked again, with
+all that belongs to Python left out by the linker, since nothing exported reaches it. There the kernels, two thirds of
+the code, are a library that both use, libinfiniop_kernels.so.
 
 One extension, infiniop_cy.core._core: Cython, plus three object files per instruction set, each compiled with its own
-flags and chosen at run time: one of each direction of the elementwise operators, and one of the rest. OpenMP is used
-where the compiler has it; INFINIOP_CY_OPENMP=0 leaves it out. INFINIOP_CY_DEBUG=1 checks bounds and asserts, and
-INFINIOP_CY_SANITIZE=address,undefined compiles with those sanitizers.
+flags and chosen at run time: one of each direction of the elementwise operators, and one of the rest. Which
+instruction sets, and for which system, the compiler says (tools/toolchain.py): CC, CXX, CPPFLAGS, CFLAGS, CXXFLAGS and
+LDFLAGS are those of any build, and flags given so go after the ones chosen here.
+
+OpenMP is used where the compiler has it; INFINIOP_CY_OPENMP=0 leaves it out. INFINIOP_CY_DEBUG=1 checks bounds and
+asserts, and INFINIOP_CY_SANITIZE=address,undefined compiles with those sanitizers.
 """
 import importlib.util
 import os
 import pathlib
-import platform
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy
@@ -24,16 +26,17 @@ from setuptools.command.build_ext import build_ext
 CORE = "infiniop_cy/core"
 KERNELS = "infiniop_cy/kernels"
 CAPI = "infiniop_cy/capi"
-X86 = platform.machine().lower() in ("x86_64", "amd64")
 DEBUG = os.environ.get("INFINIOP_CY_DEBUG") == "1"
 SANITIZE = os.environ.get("INFINIOP_CY_SANITIZE")
 
-# Instruction set: the flags of its object file.
-ISA_FLAGS = {"generic": []}
-if X86:
-    ISA_FLAGS["avx2"] = ["-mavx2", "-mfma", "-mf16c"]
-    ISA_FLAGS["avx512"] = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c",
-                           "-mprefer-vector-width=512"]
+# Instruction set: the flags of its object files. Of each kind of CPU, the sets that are chosen among at run time.
+ISA_FLAGS = {
+    "generic": [],
+    "avx2": ["-mavx2", "-mfma", "-mf16c"],
+    "avx512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c",
+               "-mprefer-vector-width=512"],
+}
+ISAS = {"x86_64": ("avx512", "avx2", "generic")}
 
 # Of kernels/elementwise.cpp, by the names of kernels/formula.h.
 DIRECTIONS = ("gradient_of", "value_of")
@@ -44,28 +47,30 @@ COMPILE_FLAGS = ["-std=c++17", "-g0", "-ffp-contract=off", "-fno-strict-aliasing
                  # gcc's own AVX-512 headers set off the first; clang does not know it
                  "-Wno-maybe-uninitialized", "-Wno-unknown-warning-option"]
 COMPILE_FLAGS += ["-O1", "-g", "-UNDEBUG"] if DEBUG or SANITIZE else ["-O3"]
-LINK_FLAGS = []
 if SANITIZE:
     COMPILE_FLAGS += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]
-    LINK_FLAGS += [f"-fsanitize={SANITIZE}"]
-
-OPENMP_HINT = """
-infiniop_cy: this compiler does not build with OpenMP (-fopenmp), so every call will run on one thread.
-  Debian, Ubuntu with clang: apt install libomp-dev      macOS: brew install libomp
-Set INFINIOP_CY_OPENMP=0 to silence this message.
-"""
 
 
 def load(path):
-    """A module of the package, without importing the package, which is not built yet."""
+    """A module of the checkout, without importing its package, which is not built yet."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
+toolchain = load(pathlib.Path("tools/toolchain.py"))
+toolchain.use_one_architecture()
+
+
+def cores():
+    """How many compilers to run at a time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class BuildExtension(build_ext):
     def run(self):
+        self.in_checkout = self.inplace or self.editable_mode
         # The C functions of each operator follow from the table.
         operators = load(pathlib.Path("infiniop_cy/operators.py")).OPERATORS
         render = load(pathlib.Path(CAPI, "render.py")).render
@@ -84,46 +89,86 @@ class BuildExtension(build_ext):
             target.write_text(text)
 
     def build_extension(self, extension):
-        extension.extra_compile_args = COMPILE_FLAGS + self.openmp_flags()
-        extension.extra_link_args = LINK_FLAGS + self.openmp_flags()
-        jobs = []
-        for isa, flags in ISA_FLAGS.items():
+        command = toolchain.command_of(self.compiler)
+        self.target = toolchain.target_of(command)
+        linux = self.target.system == "linux"
+        self.openmp_flags, openmp_links = toolchain.openmp_flags(self.compiler, self.target)
+        self.link_flags = [*self.system_link_flags(), *openmp_links]
+        runtime = [f"{CAPI}/infinirt.cpp"]
+        with ThreadPoolExecutor(self.parallel or cores()) as pool:  # compilers are processes of their own
+            core = [pool.submit(self.compile_core, extension), pool.submit(self.compile, runtime)]  # what takes longest
+            kernels = [pool.submit(self.compile, *job) for job in self.kernel_jobs()]
+            calls = [pool.submit(self.compile, [source])
+                     for source in (f"{CAPI}/acl.cpp", *self.operator_sources) if linux]
+            core, kernels, calls = [[path for one in group for path in one.result()]
+                                    for group in (core, kernels, calls)]
+        extension.extra_objects = core if linux else core + kernels
+        extension.extra_link_args = self.link_flags
+        if linux:
+            library = pathlib.Path(self.get_ext_fullpath(extension.name)).parent.parent / "capi/lib"
+            library.mkdir(parents=True, exist_ok=True)
+            self.link_library(library, "infiniop_kernels", kernels, f"{KERNELS}/exports.map")
+            extension.extra_link_args = [*self.link_flags, f"-Wl,--version-script={CORE}/exports.map", f"-L{library}",
+                                         "-linfiniop_kernels", "-Wl,-rpath,$ORIGIN/../capi/lib"]
+        # What is left is to link, where anything has changed.
+        extension.depends = [*extension.depends, *extension.sources]
+        extension.sources = []
+        super().build_extension(extension)
+        if linux:
+            self.build_c_api(library, core, calls)
+
+    def link_library(self, folder, name, objects, exports, libraries=()):
+        """A shared library that finds its neighbours."""
+        self.compiler.link_shared_object(
+            objects, str(folder / f"lib{name}.so"), target_lang="c++", libraries=list(libraries),
+            library_dirs=[str(folder)], extra_postargs=[
+                *self.link_flags, f"-Wl,--version-script={exports}", "-Wl,-rpath,$ORIGIN", f"-Wl,-soname,lib{name}.so"])
+
+    def system_link_flags(self):
+        """What the linker leaves out of an extension: sections that nothing reaches, and, of one that is not for work
+        in the checkout, the names of functions, half of the file."""
+        flags = [f"-fsanitize={SANITIZE}"] if SANITIZE else []
+        unreached = {"linux": "-Wl,--gc-sections", "darwin": "-Wl,-dead_strip", "windows": "-Wl,--gc-sections"}
+        if self.target.system in unreached:
+            flags.append(unreached[self.target.system])
+        if not (DEBUG or SANITIZE or self.in_checkout):
+            flags.append("-Wl,-x" if self.target.system == "darwin" else "-s")
+        return flags
+
+    def kernel_jobs(self):
+        """(sources, flags, folder) of each object file of the kernels, those first that take longer."""
+        for isa in ISAS.get(self.target.machine, ("generic",)):
             for direction in DIRECTIONS:
                 macros = [f"-DINFINIOP_ISA={isa}", f"-DINFINIOP_DIRECTION={direction}"]
-                jobs.append((f"{KERNELS}/elementwise.cpp", [*macros, *flags], f"{self.build_temp}/{isa}/{direction}"))
-            jobs.append((f"{KERNELS}/kernels_{isa}.cpp", flags, self.build_temp))
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # compilers are processes of their own
-            objects = [pool.submit(self.compile, [source], flags, folder) for source, flags, folder in jobs]
-            extension.extra_objects += [path for one in objects for path in one.result()]
-        super().build_extension(extension)
-        if sys.platform == "linux":
-            self.build_c_api(extension)
+                yield [f"{KERNELS}/elementwise.cpp"], [*macros, *ISA_FLAGS[isa]], f"{self.build_temp}/{isa}/{direction}"
+            yield [f"{KERNELS}/kernels_{isa}.cpp"], ISA_FLAGS[isa], self.build_temp
+        yield [f"{KERNELS}/dispatch.cpp"], [], self.build_temp
+
+    def compile_core(self, extension):
+        """From Cython to the object file."""
+        translated, = cythonize([Extension(extension.name, [s for s in extension.sources if s.endswith(".pyx")],
+                                           depends=extension.depends)],
+                                compiler_directives={"boundscheck": DEBUG, "initializedcheck": DEBUG},
+                                build_dir="build/cython")
+        return self.compile(translated.sources, self.openmp_flags)
 
     def compile(self, sources, flags=(), folder=None):
-        return self.compiler.compile(sources, output_dir=folder or self.build_temp,
-                                     extra_postargs=[*COMPILE_FLAGS, *flags],
-                                     include_dirs=[f"{CAPI}/include", CAPI], depends=self.extensions[0].depends)
+        extension, = self.extensions
+        return self.compiler.compile(
+            sources, output_dir=folder or self.build_temp, macros=extension.define_macros,
+            include_dirs=[*extension.include_dirs, CAPI], depends=extension.depends,
+            extra_postargs=[*COMPILE_FLAGS, *toolchain.user_flags(), *flags])
 
-    def build_c_api(self, extension):
-        package = pathlib.Path(self.get_ext_fullpath(extension.name)).parent.parent
-        library = package / "capi/lib"
-        library.mkdir(parents=True, exist_ok=True)
+    def build_c_api(self, library, core, calls):
         # No package list knows the generated ones.
         for header in [*pathlib.Path(CAPI, "include").rglob("*.h"), pathlib.Path(CAPI, "infiniop.pxd")]:
-            target = package / "capi" / header.relative_to(CAPI)
+            target = library.parent / header.relative_to(CAPI)
             target.parent.mkdir(parents=True, exist_ok=True)
             self.copy_file(str(header), str(target))
-        flags = [*LINK_FLAGS, "-Wl,--gc-sections", f"-Wl,--version-script={CAPI}/exports.map", "-Wl,-rpath,$ORIGIN"]
-        runtime = self.compile([f"{CAPI}/infinirt.cpp"])
-        self.compiler.link_shared_object(runtime, str(library / "libinfinirt.so"), target_lang="c++",
-                                         extra_postargs=[*flags, "-Wl,-soname,libinfinirt.so"])
-        core = self.compiler.object_filenames([s for s in extension.sources if not s.endswith("infinirt.cpp")],
-                                              output_dir=self.build_temp)
-        calls = self.compile([f"{CAPI}/acl.cpp", *self.operator_sources])
-        self.compiler.link_shared_object(
-            core + extension.extra_objects + calls, str(library / "libinfiniop.so"), target_lang="c++",
-            libraries=["infinirt"], library_dirs=[str(library)],
-            extra_postargs=[*flags, *self.openmp_flags(), "-Wl,-soname,libinfiniop.so"])
+        module, runtime = core
+        exports = f"{CAPI}/exports.map"
+        self.link_library(library, "infinirt", [runtime], exports)
+        self.link_library(library, "infiniop", [module, *calls], exports, ["infinirt", "infiniop_kernels"])
 
     def copy_extensions_to_source(self):
         """For an editable install."""
@@ -131,27 +176,6 @@ class BuildExtension(build_ext):
         for built in pathlib.Path(self.build_lib, CAPI, "lib").glob("*.so"):
             pathlib.Path(CAPI, "lib").mkdir(exist_ok=True)
             self.copy_file(str(built), f"{CAPI}/lib/{built.name}")
-
-    def openmp_flags(self):
-        if os.environ.get("INFINIOP_CY_OPENMP") == "0":
-            return []
-        if not hasattr(self, "_openmp_flags"):
-            self._openmp_flags = ["-fopenmp"] if self.compiles_with("-fopenmp") else []
-            if not self._openmp_flags:
-                print(OPENMP_HINT, file=sys.stderr)
-        return self._openmp_flags
-
-    def compiles_with(self, flag):
-        with tempfile.TemporaryDirectory() as folder:
-            source = os.path.join(folder, "probe.cpp")
-            with open(source, "w") as file:
-                file.write("#include <omp.h>\nint probe() { return omp_get_max_threads(); }\n")
-            try:
-                objects = self.compiler.compile([source], output_dir=folder, extra_postargs=[flag])
-                self.compiler.link_shared_object(objects, os.path.join(folder, "probe.so"), extra_postargs=[flag])
-            except Exception:  # distutils has one class per compiler and step
-                return False
-        return True
 
 
 def files(folder, *endings):
@@ -161,17 +185,12 @@ def files(folder, *endings):
 
 extension = Extension(
     "infiniop_cy.core._core",
-    sources=[f"{CORE}/_core.pyx", f"{KERNELS}/dispatch.cpp", f"{CAPI}/infinirt.cpp"],
-    depends=files(CORE, ".pxi", ".h") + files(KERNELS, ".h") + files(CAPI, ".h", ".in", ".py"),
+    sources=[f"{CORE}/_core.pyx", f"{CAPI}/infinirt.cpp"],
+    depends=files(CORE, ".pxi", ".h") + files(KERNELS, ".h", ".cpp") + files(CAPI, ".h", ".in", ".py"),
     include_dirs=[numpy.get_include(), CORE, f"{CAPI}/include"],
     define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
-                   ("CYTHON_EXTERN_C", 'extern "C"'),  # linkage of the C API's functions
-                   *[("INFINIOP_X86_KERNELS", None)] * X86],
+                   ("CYTHON_EXTERN_C", 'extern "C"')],  # linkage of the C API's functions
     language="c++",
 )
 
-setup(
-    ext_modules=cythonize([extension], compiler_directives={"boundscheck": DEBUG, "initializedcheck": DEBUG},
-                          build_dir="build/cython"),
-    cmdclass={"build_ext": BuildExtension},
-)
+setup(ext_modules=[extension], cmdclass={"build_ext": BuildExtension})

@@ -1,4 +1,7 @@
-"""Do the packages in a folder hold what they should, and nothing else?    python check_dist.py FOLDER"""
+"""Do the packages in a folder hold what they should, and nothing else?    python check_dist.py FOLDER
+
+With --size WHEEL: its size and platforms, and what it is made of.
+"""
 import pathlib
 import subprocess
 import sys
@@ -28,8 +31,8 @@ def check_wheel(path):
         assert top != "infiniop_cy" or pathlib.Path(name).suffix in IN_WHEEL, f"{path.name} holds {name}"
     compiled = [name for name in names if name.startswith("infiniop_cy/core/_core.") and name.endswith((".so", ".pyd"))]
     assert len(compiled) == 1, f"{path.name} holds {compiled or 'no compiled module'}"
-    c_api = {"lib/libinfiniop.so", "lib/libinfinirt.so", "include/infiniop.h", "include/infiniop/ops/relu_backward.h",
-             "infiniop.pxd"} if sys.platform == "linux" else set()
+    c_api = {"lib/libinfiniop.so", "lib/libinfinirt.so", "lib/libinfiniop_kernels.so", "include/infiniop.h",
+             "include/infiniop/ops/relu_backward.h", "infiniop.pxd"} if sys.platform == "linux" else set()
     absent = missing(names, [f"infiniop_cy/capi/{name}" for name in c_api])
     assert not absent, f"{path.name} lacks {absent}"
     package = CHECKOUT / "infiniop_cy"
@@ -54,6 +57,16 @@ def check_source_package(path):
     assert not absent, f"{path.name} lacks {absent}; see MANIFEST.in"
 
 
+# Of a wheel that is downloaded.
+MOST_BYTES = 2 << 20
+
+
+def check_size(path):
+    parts = sorted(((entry.compress_size, entry.filename) for entry in zipfile.ZipFile(path).infolist()), reverse=True)
+    print(f"{path.name}: {path.stat().st_size:,} bytes", *(f"{size:>12,} {name}" for size, name in parts[:5]), sep="\n")
+    assert path.stat().st_size <= MOST_BYTES, f"{path.name} is larger than {MOST_BYTES:,} bytes"
+
+
 def main(folder):
     check_wheel(only(folder, "*.whl"))
     check_source_package(only(folder, "*.tar.gz"))
@@ -61,4 +74,7 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    if sys.argv[1] == "--size":
+        check_size(pathlib.Path(sys.argv[2]))
+    else:
+        main(pathlib.Path(sys.argv[1]))

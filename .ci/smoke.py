@@ -1,6 +1,7 @@
 """Does an installed infiniop_cy work, with nothing but NumPy beside it?
 
     python smoke.py [no-bfloat16] [openmp] [no-openmp] [gcc] [clang]       (what this build is expected to be)
+    python smoke.py beside:torch beside:sklearn       (what it has to get on with, whichever is imported first)
 
 Every operator runs once through its function and once through its descriptor, on data whose gradients are known.
 """
@@ -141,6 +142,32 @@ def check_device_sources():
         assert all(os.path.isdir(folder) for folder in folders), folders
 
 
+BESIDE = """
+import sys
+import numpy as np
+import {first}
+import {second}
+import infiniop_cy as iop
+x = np.linspace(-4, 4, 1_000_001, dtype=np.float32)
+got = iop.sigmoid(x, num_threads=2)
+if "torch" in sys.modules:
+    import torch
+    assert np.allclose(got, torch.sigmoid(torch.from_numpy(x)).numpy(), rtol=1e-5)
+if "sklearn" in sys.modules:
+    from sklearn.cluster import KMeans
+    KMeans(3, n_init=1).fit(x[::100, None])
+assert np.array_equal(got, iop.sigmoid(x, num_threads=2))
+"""
+
+
+def check_beside(module):
+    """Both have threads of their own, by libraries that may not be the same."""
+    for first, second in ((module, "infiniop_cy"), ("infiniop_cy", module)):
+        code = BESIDE.format(first=first, second=second)
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+        print(f"{first}, then {second}: well")
+
+
 def main():
     assert "site-packages" in iop.__file__, iop.__file__
     assert not iop.__file__.startswith(HERE + os.sep), iop.__file__
@@ -150,7 +177,8 @@ def main():
         check_elementwise(*row)
     check_many_threads()
     check_conv()
-    check_device_sources()
+    if sys.platform != "win32":
+        check_device_sources()
     check_errors()
     facts = info()
     if "no-bfloat16" in EXPECTED:
@@ -159,6 +187,9 @@ def main():
         assert bool(facts["openmp"]["version"]) is (openmp == "openmp"), facts["openmp"]
     for compiler in EXPECTED & {"gcc", "clang"}:
         assert facts["compiler"].startswith(compiler), facts["compiler"]
+    for fact in EXPECTED:
+        if fact.startswith("beside:"):
+            check_beside(fact.removeprefix("beside:"))
     iop.show_config()
 
 

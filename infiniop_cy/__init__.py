@@ -8,9 +8,15 @@
 Functions: two per row of operators.py, relu and relu_backward, and conv and conv_backward. Descriptors: Handle,
 TensorDescriptor and a ...Descriptor class per operator. See README.md.
 """
+try:
+    from infiniop_cy.core._core import TensorDescriptor, threads
+except ModuleNotFoundError as error:
+    if error.name != "infiniop_cy.core._core":
+        raise
+    from infiniop_cy.unbuilt import explanation
+    raise ImportError(explanation()) from None
 from infiniop_cy.capi import get_include
 from infiniop_cy.config import show_config
-from infiniop_cy.core._core import TensorDescriptor, threads
 from infiniop_cy.descriptors import ConvBackwardDescriptor, ConvDescriptor
 from infiniop_cy.devices import Handle, available_devices, empty_workspace
 from infiniop_cy.elementwise import *  # noqa: F403
@@ -42,9 +48,18 @@ __all__ = [
     "get_include", "show_config",
 ]
 
+# What other libraries call the same.
+_ELSEWHERE = {"swish": "silu", "swish_backward": "silu_backward", "convolution": "conv",
+              "convolution_backward": "conv_backward", "set_num_threads": "threads", "num_threads": "threads"}
+
 
 def __getattr__(name):
     if name == "__version__":  # importlib.metadata takes as long to import as all of this package
         from importlib.metadata import version
         return version("infiniop_cy")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name.startswith("_"):  # Python's own questions
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from difflib import get_close_matches
+    close = get_close_matches(_ELSEWHERE.get(name, name), __all__, n=1)
+    suggestion = f". Did you mean: {close[0]!r}?" if close else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{suggestion}")

@@ -1,10 +1,24 @@
 """Operator descriptors: create, workspace_size, calculate, destroy. One class per row of operators.py, and conv."""
 from infiniop_cy.devices import Handle
 from infiniop_cy.explain import conv_explanation
-from infiniop_cy.functions import complete_parameters, formula_of, per_axis
+from infiniop_cy.functions import complete_parameters, formula_of, per_axis, with_hint
 from infiniop_cy.operators import OPERATORS
-from infiniop_cy.status import NullPointer
+from infiniop_cy.status import BadParam, BadTensorShape, NullPointer
 from infiniop_cy.verbose import log
+
+
+class _Signature:
+    """What inspect.signature and help() say of an operator's class: its parameters by name."""
+
+    def __get__(self, instance, owner):
+        from inspect import Parameter, Signature
+
+        if owner.definition is None:
+            raise AttributeError("__signature__")  # then it is that of __init__
+        kind = Parameter.POSITIONAL_OR_KEYWORD
+        return Signature([*(Parameter(name, kind) for name in ("handle", *owner.definition.tensors)),
+                          *(Parameter(p.name, Parameter.KEYWORD_ONLY, default=p.default)
+                            for p in owner.definition.parameters)])
 
 
 class OperatorDescriptor:
@@ -47,6 +61,7 @@ class ElementwiseDescriptor(OperatorDescriptor):
     """A descriptor of an elementwise operator."""
 
     definition = None  # an Operator of operators.py
+    __signature__ = _Signature()
 
     def _create(self, handle, tensors, parameters):
         backend = self._open(handle)
@@ -93,6 +108,9 @@ class BackwardDescriptor(ElementwiseDescriptor):
         self.plan.calculate(workspace, grad_input, input, grad_output, stream=stream)
 
 
+_PER_AXIS = "; pads=1, strides=2 are for all axes, pads=(1, 0), strides=(2, 2) one per spatial axis"
+
+
 def _lists(operator, input, pads, strides, dilations, groups):
     """(strides, padding pairs, dilations), one entry per spatial axis of the input, and groups."""
     axes = max(1, getattr(input, "ndim", 3) - 2)
@@ -100,16 +118,25 @@ def _lists(operator, input, pads, strides, dilations, groups):
     for name, value in (("pads", pads), ("strides", strides), ("dilations", dilations)):
         if value is None:
             raise NullPointer(f"{operator}: {name} is None")
-        lists.append(per_axis(operator, name, value, axes))
+        try:
+            lists.append(per_axis(operator, name, value, axes))
+        except BadParam as error:
+            raise BadParam(f"{error}{_PER_AXIS}") from None
     groups, = per_axis(operator, "groups", groups, 1)
     return lists[1], tuple((p, p) for p in lists[0]), lists[2], groups
+
+
+def _with_hint(error, input, weight, output, name, lists):
+    shapes = [tensor.shape for tensor in (input, weight, output)]
+    return with_hint(error, *shapes, name, dict(zip(("stride", "padding", "dilation", "groups"), lists)))
 
 
 class ConvBackwardDescriptor(OperatorDescriptor):
     """create(handle, grad_output, input, weight, bias, pads, strides, dilations, groups).
 
     grad_output, input, weight: TensorDescriptors as for conv_backward; bias: that of the (C_out,) bias, or None.
-    pads, strides, dilations: an integer, or one per spatial axis. The gradients are contiguous, shaped like
+    pads, strides, dilations: an integer, or one per spatial axis, as pads=(1, 0), strides=(2, 2), dilations=(1, 1) of
+    an image; a pad is for both sides. The gradients are contiguous, shaped like
     input, weight and bias. Raises BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer.
     """
 
@@ -117,8 +144,11 @@ class ConvBackwardDescriptor(OperatorDescriptor):
 
     def __init__(self, handle, grad_output, input, weight, bias, pads, strides, dilations, groups):
         backend = self._open(handle)
-        self._plan = backend.ConvPlan(grad_output, input, weight, bias,
-                                      *_lists(self.operator, input, pads, strides, dilations, groups))
+        lists = _lists(self.operator, input, pads, strides, dilations, groups)
+        try:
+            self._plan = backend.ConvPlan(grad_output, input, weight, bias, *lists)
+        except (BadTensorShape, BadParam) as error:
+            raise _with_hint(error, input, weight, grad_output, "grad_output", lists) from None
 
     def explain(self):
         """Which way each gradient is computed, its tiles, workspace and threads, and why, in a few lines of text."""
@@ -140,7 +170,8 @@ class ConvDescriptor(OperatorDescriptor):
     """create(handle, output, input, weight, bias, pads, strides, dilations, groups).
 
     output, input, weight: TensorDescriptors as for conv, any strides; bias: that of the (C_out,) bias, or None.
-    pads, strides, dilations: an integer, or one per spatial axis.
+    pads, strides, dilations: an integer, or one per spatial axis, as pads=(1, 0), strides=(2, 2), dilations=(1, 1) of
+    an image; a pad is for both sides.
     Raises BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer.
     """
 
@@ -148,8 +179,11 @@ class ConvDescriptor(OperatorDescriptor):
 
     def __init__(self, handle, output, input, weight, bias, pads, strides, dilations, groups):
         backend = self._open(handle)
-        self._plan = backend.ForwardPlan(output, input, weight, bias,
-                                         *_lists(self.operator, input, pads, strides, dilations, groups))
+        lists = _lists(self.operator, input, pads, strides, dilations, groups)
+        try:
+            self._plan = backend.ForwardPlan(output, input, weight, bias, *lists)
+        except (BadTensorShape, BadParam) as error:
+            raise _with_hint(error, input, weight, output, "output", lists) from None
 
     def explain(self):
         """Which way the output is computed, its tiles, workspace and threads, and why, in a few lines of text."""

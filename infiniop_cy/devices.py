@@ -1,4 +1,6 @@
 """Devices: what can be opened, and which backend serves a call. The only dispatch in the library."""
+import sys
+
 import numpy as np
 
 from infiniop_cy.backends import cpu
@@ -10,6 +12,8 @@ KINDS = ("cpu", "cuda")  # infiniDevice_t in this order
 
 def probe_cuda():
     """(number of CUDA devices, why there is none in words or None)."""
+    if sys.platform == "win32":
+        return 0, "on Windows no GPU is used"
     try:
         from pycuda.driver import Device, Error, init  # by name: a leftover folder imports as an empty package
     except ImportError as error:

@@ -3,11 +3,13 @@ from functools import partial
 from operator import index
 from typing import NamedTuple
 
+from numpy import bool_
+
 from infiniop_cy import devices
 from infiniop_cy.core import _core
 from infiniop_cy.operators import OPERATORS, values_of
 from infiniop_cy.status import BadParam, BadTensorShape, NullPointer
-from infiniop_cy.verbose import ENABLED, brief, log
+from infiniop_cy.verbose import ENABLED, brief, log, shown
 
 _FORMULAS = {name: number for number, name in enumerate(_core.formula_names())}
 _BACKWARD_DOC = """\
@@ -42,13 +44,32 @@ _REST = """device: None (where the data is), "cpu", "cuda", "cuda:1", ..., "auto
     """
 
 
+_OUT_HINT = "; the array to add to is given as out="
+
+
 def _number(operator, name, value):
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise BadParam(f"{operator}: {name} is {value!r}, expected a number") from None
-    except OverflowError:
-        raise BadParam(f"{operator}: {name} is an integer beyond float64") from None
+    if not isinstance(value, (str, bytes, bytearray)):  # float() would read them
+        try:
+            return float(value)
+        except OverflowError:
+            raise BadParam(f"{operator}: {name} is an integer beyond float64") from None
+        except (TypeError, ValueError):
+            pass
+    raise BadParam(f"{operator}: {name} is {shown(value)}, expected a number")
+
+
+def _flag(operator, name, value, instead=""):
+    """True or False; an array or a word is a mistake for something else, whatever its truth value is."""
+    if isinstance(value, (bool, bool_)) or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise BadParam(f"{operator}: {name} is {shown(value)}, expected True or False{instead}")
+
+
+def _missing(operator, name):
+    """What Python says of its own functions, and how this one is called."""
+    call = f"{operator.name}({', '.join(operator.inputs)})"
+    means = ": the gradient of the result first, then what the function was computed from" * operator.backward
+    return TypeError(f"{operator.name}() missing required argument {name!r}; it is called as {call}{means}")
 
 
 def complete_parameters(operator, given):
@@ -65,7 +86,7 @@ def complete_parameters(operator, given):
                 expected = " or ".join(map(repr, parameter.choices))
                 raise BadParam(f"{operator.name}: {parameter.name} is {value!r}, expected {expected}")
         elif isinstance(parameter.default, bool):
-            parameters[parameter.name] = bool(value)
+            parameters[parameter.name] = _flag(operator.name, parameter.name, value)
         else:
             parameters[parameter.name] = _number(operator.name, parameter.name, value)
     return parameters
@@ -113,8 +134,11 @@ class ElementwiseOperator(_core.ElementwiseCall):
             if name in given:
                 raise TypeError(f"{operator.name}() got multiple values for argument {name!r}")
             given[name] = value
-        inputs = {name: given.pop(name, None) for name in operator.inputs}
-        accumulate = operator.backward and bool(given.pop("accumulate", False))
+        for name in operator.inputs:
+            if name not in given:
+                raise _missing(operator, name)
+        inputs = {name: given.pop(name) for name in operator.inputs}
+        accumulate = operator.backward and _flag(operator.name, "accumulate", given.pop("accumulate", False), _OUT_HINT)
         formula, values, refusal = formula_of(operator, complete_parameters(operator, given))
         backend = devices.backend_for(operator.name, device, **inputs, out=out)
         log(operator.name, **inputs, out=out, **given)
@@ -253,16 +277,22 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
     for name, value in (("grad_output", grad_output), ("input", input), ("weight", weight)):
         if value is None:
             raise NullPointer(f"conv_backward: {name} is None")
-    mask = tuple(bool(m) for m in _three("output_mask", output_mask, "flags"))
+    accumulate = _flag("conv_backward", "accumulate", accumulate, _OUT_HINT)
+    mask = tuple(_flag("conv_backward", f"output_mask[{i}]", m)
+                 for i, m in enumerate(_three("output_mask", output_mask, "flags")))
     outs = (None,) * 3 if out is None else tuple(_three("out", out, "arrays or None"))
     backend = devices.backend_for("conv_backward", device, grad_output=grad_output, input=input, weight=weight,
                                   **{f"out[{i}]": o for i, o in enumerate(outs)})
-    stride, pairs, dilation, groups = geometry("conv_backward", backend.shape_of(weight), stride, padding, dilation,
-                                               groups)
-    log("conv_backward", grad_output=grad_output, input=input, weight=weight, stride=stride, padding=pairs,
-        dilation=dilation, groups=groups, output_mask=mask)
-    return ConvGradients(*backend.conv_backward(grad_output, input, weight, stride, pairs, dilation, groups, mask, outs,
-                                                bool(accumulate), num_threads))
+    given = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    try:
+        stride, pairs, dilation, groups = geometry("conv_backward", backend.shape_of(weight), **given)
+        log("conv_backward", grad_output=grad_output, input=input, weight=weight, stride=stride, padding=pairs,
+            dilation=dilation, groups=groups, output_mask=mask)
+        return ConvGradients(*backend.conv_backward(grad_output, input, weight, stride, pairs, dilation, groups, mask,
+                                                    outs, accumulate, num_threads))
+    except (BadTensorShape, BadParam) as error:
+        shapes = [backend.shape_of(array) for array in (input, weight, grad_output)]
+        raise with_hint(error, *shapes, "grad_output", given) from None
 
 
 def conv(input, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1, out=None, device=None,
@@ -291,6 +321,19 @@ def conv(input, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1,
         if value is None:
             raise NullPointer(f"conv: {name} is None")
     backend = devices.backend_for("conv", device, input=input, weight=weight, bias=bias, out=out)
-    stride, pairs, dilation, groups = geometry("conv", backend.shape_of(weight), stride, padding, dilation, groups)
-    log("conv", input=input, weight=weight, bias=bias, stride=stride, padding=pairs, dilation=dilation, groups=groups)
-    return backend.conv(input, weight, bias, stride, pairs, dilation, groups, out, num_threads)
+    given = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    try:
+        stride, pairs, dilation, groups = geometry("conv", backend.shape_of(weight), **given)
+        log("conv", input=input, weight=weight, bias=bias, stride=stride, padding=pairs, dilation=dilation,
+            groups=groups)
+        return backend.conv(input, weight, bias, stride, pairs, dilation, groups, out, num_threads)
+    except (BadTensorShape, BadParam) as error:
+        shapes = [backend.shape_of(array) for array in (input, weight)]
+        raise with_hint(error, *shapes, None if out is None else backend.shape_of(out), "out", given) from None
+
+
+def with_hint(error, input, weight, output, name, given):
+    """The error of a convolution on these shapes, and what to look at, where something is found."""
+    from infiniop_cy.hints import conv_hint  # needed by no call that is right
+    hint = conv_hint(input, weight, output, name, **given)
+    return type(error)(f"{error}; {hint}") if hint else error

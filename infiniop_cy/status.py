@@ -144,9 +144,20 @@ class _Unknown:
     shape = dtype = strides = "unknown"
 
 
+_READ = ("grad_output", "input", "weight", "bias")
+
+
+def _hint(rule, arg, tensors):
+    """What to write instead, where that is plain."""
+    kind = getattr(tensors.get(arg, _Unknown).dtype, "kind", "O")
+    if rule.name == "DTYPE_UNSUPPORTED" and arg in _READ and kind in "iub":
+        return f"; np.asarray({arg}, np.float32) is one"
+    return ""
+
+
 def explain(operator, rule, *, arg, against, axis, got, expected, tensors, constraint):
     """The exception for a broken rule: its class by the rule's status, its text from MESSAGES."""
     text = MESSAGES[rule.name].format(
         arg=arg, against=against, axis=axis, got=got, expected=expected,
         of_arg=tensors.get(arg, _Unknown), of_against=tensors.get(against, _Unknown), constraint=constraint)
-    return EXCEPTIONS[Status(int(rule) // 100)](f"{operator}: {text}")
+    return EXCEPTIONS[Status(int(rule) // 100)](f"{operator}: {text}{_hint(rule, arg, tensors)}")

@@ -21,3 +21,8 @@ def log(operator, **facts):
 def brief(value):
     """An array's dtype and shape; anything else as it is."""
     return f"{value.dtype}{tuple(value.shape)}" if hasattr(value, "shape") else value
+
+
+def shown(value):
+    """The same in a message: anything but an array as Python writes it."""
+    return brief(value) if hasattr(value, "shape") else repr(value)

@@ -1,8 +1,17 @@
 """Every rule in status.py: the exception, its status, its message, and that no output changed."""
+import inspect
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 import infiniop_cy as iop
+from infiniop_cy.dtypes import numpy_dtype
 from infiniop_cy.operators import OPERATORS
 from infiniop_cy.status import EXCEPTIONS, MESSAGES, Status
 
@@ -67,6 +76,73 @@ ELEMENTWISE = [
     ("out no array", TypeError, "out is a list", [ones(3), ones(3)], {"out": [0, 0, 0]}),
     ("unknown keyword", TypeError, "unexpected keyword argument 'slope'", [ones(3), ones(3)], {"slope": 1}),
 ]
+
+# What somebody new writes, and the sentence that should be enough to mend it. Calls: (id, exception, message, operator,
+# args, keywords).
+MISTAKES = [
+    # a forgotten argument, or one too many
+    ("one argument of two", TypeError, r"relu_backward\(\) missing required argument 'input'; it is called as "
+     r"relu_backward\(grad_output, input\): the gradient of the result first", "relu_backward", [ones(3)], {}),
+    ("none of two", TypeError, r"gelu_backward\(\) missing required argument 'grad_output'", "gelu_backward", [], {}),
+    ("none of one", TypeError, r"silu\(\) missing required argument 'input'; it is called as silu\(input\)$", "silu",
+     [], {}),
+    ("only by keyword", TypeError, r"tanh_backward\(\) missing required argument 'grad_output'", "tanh_backward", [],
+     {"input": ones(3)}),
+    ("only out", TypeError, r"elu\(\) missing required argument 'input'", "elu", [], {"out": out_of(3)}),
+    # numbers that are not floating
+    ("list of integers", iop.BadTensorDtype, r"relu: input has dtype int64, expected float16, bfloat16, float32 or "
+     r"float64; np.asarray\(input, np.float32\) is one", "relu", [[-1, 0, 1]], {}),
+    ("lists of integers", iop.BadTensorDtype, r"grad_output has dtype int64.*; np.asarray\(grad_output, np.float32\)",
+     "gelu_backward", [[1, 1], [0, 2]], {}),
+    ("image of bytes", iop.BadTensorDtype, r"conv: input has dtype uint8.*; np.asarray\(input, np.float32\) is one",
+     "conv", [ones(1, 3, 8, 8, dtype=np.uint8), ones(4, 3, 3, 3)], {}),
+    ("an integer", iop.BadTensorDtype, r"sigmoid: input has dtype int64.*; np.asarray\(input, np.float32\) is one",
+     "sigmoid", [2], {}),
+    ("flags", iop.BadTensorDtype, r"silu_backward: input has dtype bool.*; np.asarray\(input, np.float32\) is one",
+     "silu_backward", [ones(3), ones(3) > 0], {}),
+    ("integers beside a number", iop.BadTensorDtype, r"gelu_backward: input has dtype int64", "gelu_backward",
+     [1.0, ones(3, dtype=np.int64)], {}),
+    ("a number too large", iop.BadParam, "relu_backward: grad_output is too large for float32", "relu_backward",
+     [10**400, ones(3)], {}),
+    # parameters
+    ("slope in words", iop.BadParam, "negative_slope is '0.1', expected a number", "leaky_relu", [ones(3), "0.1"], {}),
+    ("slope per channel", iop.BadParam, r"negative_slope is float32\(3,\), expected a number", "leaky_relu",
+     [ones(3), ones(3)], {}),
+    ("accumulate into", iop.BadParam, r"accumulate is float32\(3,\), expected True or False; the array to add to is "
+     "given as out=", "relu_backward", [ones(3), ones(3)], {"accumulate": out_of(3)}),
+    ("a flag in words", iop.BadParam, "self_is_result is 'no', expected True or False", "leaky_relu_backward",
+     [ones(3), ones(3)], {"self_is_result": "no"}),
+    ("an approximation as a flag", iop.BadParam, "approximate is True, expected 'none' or 'tanh'", "gelu", [ones(3)],
+     {"approximate": True}),
+    ("mask of names", iop.BadParam, r"conv_backward: output_mask\[0\] is 'input', expected True or False",
+     "conv_backward", conv()[0], {"output_mask": ("input", "weight", "bias")}),
+]
+
+# The same of convolutions: (id, message, what is given).
+CONV_MISTAKES = [
+    ("input channels-last", r"is input channels-last \(NHWC\)\? np.moveaxis\(input, -1, 1\) would fit$",
+     {"input": ones(2, 8, 8, 3)}),
+    ("all channels-last", r"are input and grad_output channels-last \(NHWC\)\? np.moveaxis\(input, -1, 1\), "
+     r"np.moveaxis\(grad_output, -1, 1\) would fit",
+     {"input": ones(2, 8, 8, 3), "grad_output": ones(2, 6, 6, 4)}),
+    ("weight of TensorFlow",
+     r"is weight laid out as \(\*kernel, in, out\)\? np.transpose\(weight, \(3, 2, 0, 1\)\) would fit",
+     {"weight": ones(5, 5, 3, 4), "grad_output": ones(2, 4, 4, 4)}),
+    ("padding forgotten", "look at padding, stride and dilation: padding=1 would fit",
+     {"grad_output": ones(2, 4, 8, 8)}),
+    ("stride forgotten", "look at padding, stride and dilation: stride=2 would fit",
+     {"grad_output": ones(2, 4, 3, 3)}),
+    ("dilation forgotten", "look at padding, stride and dilation: dilation=2 would fit",
+     {"grad_output": ones(2, 4, 4, 4)}),
+    ("no such grad_output", "look at padding, stride and dilation, or at grad_output",
+     {"grad_output": ones(2, 4, 40, 3)}),
+    ("groups forgotten", "groups=3 would fit", {"weight": ones(6, 1, 3, 3), "grad_output": ones(2, 6, 6, 6)}),
+    ("one image", r"is input one image without a batch\? input\[np.newaxis\] is a batch of one",
+     {"input": ones(3, 8, 8), "grad_output": ones(4, 6, 6)}),
+    ("exchanged", "are grad_output and input in each other's place?",
+     {"input": ones(2, 4, 6, 6), "grad_output": ones(2, 3, 8, 8)}),
+]
+
 
 def of_input(row):
     """A mistake in a call on (grad_output, input) as one on (input,); None where it is about grad_output."""
@@ -226,8 +302,8 @@ def check(exception, message, operator, args, keywords):
     before = [np.array(o) for o in outs]
     with pytest.raises(exception, match=message) as caught:
         getattr(iop, operator)(*args, **keywords)
-    if issubclass(exception, iop.InfiniopError):
-        assert EXCEPTIONS[caught.value.status] is exception
+    if isinstance(caught.value, iop.InfiniopError):
+        assert EXCEPTIONS[caught.value.status] is type(caught.value)
         assert str(caught.value).startswith(f"{operator}: ")
     for now, then in zip(outs, before):
         np.testing.assert_array_equal(np.array(now), then)
@@ -262,6 +338,149 @@ def test_conv(name, exception, message, given):
 def test_forward_conv(name, exception, message, given):
     args, keywords = conv(**given)
     check(exception, message, "conv", args[1:], keywords)
+
+
+@pytest.mark.parametrize(("name", "exception", "message", "operator", "args", "keywords"), MISTAKES,
+                         ids=[r[0] for r in MISTAKES])
+def test_mistakes(name, exception, message, operator, args, keywords):
+    check(exception, message, operator, args, keywords)
+
+
+@pytest.mark.parametrize(("name", "message", "given"), CONV_MISTAKES, ids=[r[0] for r in CONV_MISTAKES])
+def test_conv_mistakes(name, message, given):
+    args, keywords = conv(**given)
+    check((iop.BadTensorShape, iop.BadParam), f"; {message}", "conv_backward", args, keywords)
+    if name.startswith(("input", "weight", "groups", "one")):  # the others are about grad_output
+        check((iop.BadTensorShape, iop.BadParam), f"; {message}", "conv", args[1:], keywords)
+
+
+def test_a_right_convolution_gets_no_hint():
+    with pytest.raises(iop.BadTensorDtype, match=r"to match input$"):
+        iop.conv(ones(2, 3, 8, 8), ones(4, 3, 3, 3), ones(4, dtype=float))
+    with pytest.raises(iop.BadTensorShape, match=r"expected \(2, 3, 8, 8\)[^;]*$"):
+        iop.conv_backward(*conv()[0], out=(out_of(2, 3, 8, 9), None, None))
+
+
+WEAK = [("float", 2.0), ("integer", 2), ("flag", True)]
+
+
+@pytest.mark.parametrize("operator", [o.name for o in OPERATORS if o.backward])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(("name", "number"), WEAK, ids=[w[0] for w in WEAK])
+def test_python_numbers_are_weak(name, number, dtype, operator):
+    """They take the other input's dtype, as in NumPy 2; NumPy's own numbers keep theirs."""
+    dtype = numpy_dtype(dtype)
+    call, x = getattr(iop, operator), np.linspace(-2, 3, 7).astype(dtype)
+    for args, arrays in (((number, x), (np.full(7, number, dtype), x)), ((x, number), (x, np.full(7, number, dtype)))):
+        got, expected = call(*args), call(*arrays)
+        assert got.dtype == dtype
+        assert got.tobytes() == expected.tobytes()
+
+
+def test_a_number_alone_is_float64():
+    assert iop.relu(-1.5).dtype == np.float64
+    assert iop.sigmoid_backward(1, 0.0) == 0.25
+    with pytest.raises(iop.BadTensorDtype, match="input has dtype float32, expected float64"):
+        iop.relu_backward(np.float64(1), ones(3))
+
+
+@pytest.mark.parametrize("number", ["abc", "0", "-1", "2.5", "4 threads"])
+def test_threads_that_the_environment_misspells(number, monkeypatch):
+    """A status in Python, in calls large enough to ask; and in all of a process that begins so."""
+    x = ones(100_000)
+    monkeypatch.setenv("INFINIOP_CY_NUM_THREADS", number)
+    with pytest.raises(iop.BadParam, match=f"relu: INFINIOP_CY_NUM_THREADS is '{number}', expected a positive integer"):
+        iop.relu(x[::2])
+    with pytest.raises(iop.BadParam, match=f"relu: INFINIOP_CY_NUM_THREADS is '{number}'"):
+        iop.relu(x)
+    assert np.array_equal(iop.relu(x, num_threads=1), x)  # which goes before it
+    with iop.threads(1):
+        assert np.array_equal(iop.relu(x), x)
+
+
+def test_threads_misspelt_from_the_start():
+    program = "import numpy as np, infiniop_cy as iop; iop.relu(np.ones(3, np.float32))"
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False,
+                         env=os.environ | {"INFINIOP_CY_NUM_THREADS": "all"})
+    assert ran.stderr.splitlines()[-1] == ("infiniop_cy.status.BadParam: relu: INFINIOP_CY_NUM_THREADS is 'all', "
+                                           "expected a positive integer")
+
+
+NAMES = [("conv2d_backward", "conv_backward"), ("conv2d", "conv"), ("relu_backwards", "relu_backward"),
+         ("LeakyReLUBackwardDescriptor", "LeakyReluBackwardDescriptor"), ("swish", "silu"),
+         ("logsigmoid", "log_sigmoid"),
+         ("set_num_threads", "threads"), ("TensorDescripter", "TensorDescriptor")]
+
+
+@pytest.mark.parametrize(("name", "meant"), NAMES)
+def test_names_are_suggested(name, meant):
+    with pytest.raises(AttributeError, match=re.escape(f"no attribute '{name}'. Did you mean: '{meant}'?")):
+        getattr(iop, name)
+
+
+def test_no_name_is_suggested_where_none_is_near():
+    with pytest.raises(AttributeError, match=r"no attribute 'attention'$"):
+        iop.attention  # noqa: B018
+    assert not hasattr(iop, "__path_of_nothing__")
+
+
+@pytest.mark.parametrize("built", [None, "_core.cpython-39-x86_64-linux-gnu.so"])
+@pytest.mark.parametrize("checkout", [True, False])
+def test_importing_what_is_not_built(built, checkout, tmp_path):
+    """In a checkout before its build, or with a module for another Python, or a damaged installation."""
+    package = pathlib.Path(iop.__file__).parent
+    shutil.copytree(package, tmp_path / "infiniop_cy", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
+    if built:
+        (tmp_path / "infiniop_cy/core" / built).touch()
+    if checkout:
+        (tmp_path / "setup.py").touch()
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", "import infiniop_cy"], capture_output=True, text=True,
+                         check=False, cwd=tmp_path)
+    sentence = ran.stderr.splitlines()[-1]
+    assert sentence.startswith(f"ImportError: infiniop_cy in {tmp_path} ")
+    assert ("is a checkout that is not built for Python 3." if checkout else "has no compiled module for") in sentence
+    assert ("python -m pip install -e . or make test" if checkout else "Install it again") in sentence
+    assert (f"it is built for another Python ({built})" in sentence) is bool(built)
+
+
+LISTS = [((1, 1, 1, 1), "pads is (1, 1, 1, 1), expected an integer or 2 of them"), ("same", "pads is 'same'"),
+         (((1, 1), (1, 1)), "pads is ((1, 1), (1, 1))"), (1.0, "pads is 1.0"), ([1], "pads is [1]")]
+
+
+@pytest.mark.parametrize(("pads", "message"), LISTS, ids=[str(pads) for pads, _ in LISTS])
+def test_lists_of_descriptors(pads, message):
+    args, _ = conv()
+    t = [iop.TensorDescriptor.from_array(a) for a in args]
+    with iop.Handle() as handle, pytest.raises(iop.BadParam, match=re.escape(message)) as caught:
+        iop.ConvBackwardDescriptor(handle, *t, None, pads, 1, 1, 1)
+    assert "pads=1, strides=2 are for all axes, pads=(1, 0), strides=(2, 2) one per spatial axis" in str(caught.value)
+
+
+def test_descriptors_hint_as_calls_do():
+    t = [iop.TensorDescriptor(shape, "float32") for shape in ((2, 4, 6, 6), (2, 8, 8, 3), (4, 3, 3, 3))]
+    with iop.Handle() as handle:
+        for operator in (iop.ConvDescriptor, iop.ConvBackwardDescriptor):
+            with pytest.raises(iop.BadTensorShape, match="is input channels-last"):
+                operator(handle, *t, None, 0, 1, 1, 1)
+
+
+SIGNATURES = {
+    "TensorDescriptor": "(shape, dtype, strides=None)",
+    "ReluDescriptor": "(handle, output, input)",
+    "SigmoidBackwardDescriptor": "(handle, grad_input, input, grad_output)",
+    "LeakyReluBackwardDescriptor": "(handle, grad_input, input, grad_output, *, negative_slope=0.01, "
+                                   "self_is_result=False)",
+    "GeluDescriptor": "(handle, output, input, *, approximate='none')",
+    "ConvDescriptor": "(handle, output, input, weight, bias, pads, strides, dilations, groups)",
+    "ConvBackwardDescriptor": "(handle, grad_output, input, weight, bias, pads, strides, dilations, groups)",
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures(name):
+    assert str(inspect.signature(getattr(iop, name))) == SIGNATURES[name]
+    if name.startswith("Conv"):
+        assert "pads=(1, 0), strides=(2, 2)" in getattr(iop, name).__doc__
 
 
 def test_cuda_says_why_it_is_missing():

@@ -213,9 +213,12 @@ def test_num_threads_precedence(monkeypatch):
     try:
         library.omp_set_num_threads(5)
         assert threads() == (5, "OpenMP's setting")
-        for ignored in ("", "0", "-2", "many", "2.5"):
-            monkeypatch.setenv("INFINIOP_CY_NUM_THREADS", ignored)
-            assert threads()[0] == 5
+        monkeypatch.setenv("INFINIOP_CY_NUM_THREADS", "")
+        assert threads() == (5, "OpenMP's setting")
+        for refused in ("0", "-2", "many", "2.5"):
+            monkeypatch.setenv("INFINIOP_CY_NUM_THREADS", refused)
+            assert threads() == (5, f"calls are refused: INFINIOP_CY_NUM_THREADS is '{refused}', "
+                                    "expected a positive integer")
         monkeypatch.setenv("INFINIOP_CY_NUM_THREADS", "4")
         assert threads() == (4, "INFINIOP_CY_NUM_THREADS")
         with iop.threads(3):

@@ -1,9 +1,10 @@
 // What C handles point to. Slots of a pool that are reused but never returned to the system, so that the mark of a
 // destroyed object can still be read: using a stale handle is refused, not undefined.
 #pragma once
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+
+#include <mutex>
 
 // The public part first: infiniop promises that handles and operator descriptors begin with device and device_id.
 struct Object {
@@ -23,7 +24,7 @@ enum ObjectKind {
     ELEMENTWISE_OBJECT,  // plus the operator's position in the table
 };
 
-static pthread_mutex_t object_lock = PTHREAD_MUTEX_INITIALIZER;
+static std::mutex object_lock;
 enum { OBJECT_SIZES = 16 };
 static struct {
     size_t size;
@@ -40,7 +41,7 @@ __attribute__((constructor)) static void keep_objects_over_forks(void) {
 // A zeroed object of `size` bytes, or NULL where memory has run out.
 static inline void *new_object(int32_t kind, size_t size) {
     Object *object = NULL;
-    pthread_mutex_lock(&object_lock);
+    object_lock.lock();
     int pool = 0;
     while (pool < OBJECT_SIZES - 1 && object_pools[pool].size && object_pools[pool].size != size) pool++;
     object_pools[pool].size = size;
@@ -48,7 +49,7 @@ static inline void *new_object(int32_t kind, size_t size) {
         object = object_pools[pool].free;
         object_pools[pool].free = object->next_free;
     }
-    pthread_mutex_unlock(&object_lock);
+    object_lock.unlock();
     if (!object) object = (Object *)malloc(size);
     if (!object) return NULL;
     for (size_t i = 0; i < size; i++) ((char *)object)[i] = 0;
@@ -65,13 +66,13 @@ static inline int free_object(void *pointer, int32_t kind, size_t size) {
     Object *object = (Object *)pointer;
     int32_t expected = kind;
     if (!__atomic_compare_exchange_n(&object->kind, &expected, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return 0;
-    pthread_mutex_lock(&object_lock);
+    object_lock.lock();
     for (int pool = 0; pool < OBJECT_SIZES; pool++)
         if (object_pools[pool].size == size) {
             object->next_free = object_pools[pool].free;
             object_pools[pool].free = object;
             break;
         }
-    pthread_mutex_unlock(&object_lock);
+    object_lock.unlock();
     return 1;
 }

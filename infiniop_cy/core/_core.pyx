@@ -1,6 +1,6 @@
 # distutils: language = c++
 # cython: language_level=3, wraparound=False, cdivision=True
-# cython: embedsignature=True
+# cython: embedsignature=True, embedsignature.format=clinic
 """The core: nogil Cython over C structs, then the Python objects that call it.
 
 One module out of one file per idea, so that every call is direct and inlinable and the whole is one

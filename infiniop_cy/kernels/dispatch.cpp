@@ -1,14 +1,11 @@
 // Which kernel table runs: the best that this CPU supports, or the one asked for by name.
 #include <stdlib.h>
 #include <string.h>
+#include "cpu.h"
+// What is declared there is what a library of the kernels shows; everything else is compiled with -fvisibility=hidden.
+#pragma GCC visibility push(default)
 #include "table.h"
-
-#if defined(INFINIOP_X86_KERNELS) && defined(__x86_64__) && defined(__linux__)
-#define INFINIOP_AMX 1
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
+#pragma GCC visibility pop
 
 namespace {
 struct Choice {
@@ -17,30 +14,21 @@ struct Choice {
     bool (*supported)();
 };
 
-#if defined(INFINIOP_X86_KERNELS)
-bool has_avx512() {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+#if defined(__x86_64__)
+const CpuFeatures &cpu() {
+    static const CpuFeatures features = ask_cpu();
+    return features;
 }
 #if defined(INFINIOP_AMX)
-enum { ARCH_GET_XCOMP_SUPP = 0x1021, ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_TILEDATA = 18 };
-
-bool has_amx() {
-    unsigned a, b, c, d;
-    unsigned long features = 0;
-    return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1) && (d >> 24 & 1) &&
-           syscall(SYS_arch_prctl, ARCH_GET_XCOMP_SUPP, &features) == 0 && (features >> XFEATURE_TILEDATA & 1);
-}
+bool has_amx() { return cpu().amx; }
 #endif
-bool has_avx2() {
-    // Every CPU with AVX2 and FMA has F16C; old compilers cannot ask for it by name.
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
+bool has_avx512() { return cpu().avx512; }
+bool has_avx2() { return cpu().avx2; }
 #endif
 bool always() { return true; }
 
 const Choice choices[] = {
-#if defined(INFINIOP_X86_KERNELS)
+#if defined(__x86_64__)
 #if defined(INFINIOP_AMX)
     {"amx", &infiniop_kernels_avx512, has_amx},
 #endif
@@ -50,7 +38,7 @@ const Choice choices[] = {
     {"generic", &infiniop_kernels_generic, always},
 };
 const char *const names[] = {
-#if defined(INFINIOP_X86_KERNELS)
+#if defined(__x86_64__)
 #if defined(INFINIOP_AMX)
     "amx",
 #endif
@@ -70,9 +58,6 @@ const char *forced_isa() {
 }
 
 const Choice *choose(const char *forced) {
-#if defined(INFINIOP_X86_KERNELS)
-    __builtin_cpu_init();
-#endif
     for (const Choice &choice : choices) {
         if (forced && strcmp(forced, choice.name) != 0) continue;
         if (choice.supported()) return &choice;
@@ -86,9 +71,8 @@ const Choice *choose(const char *forced) {
 // Intel's cores do these at half the rate of float32 products, AMD's at twice: on Intel's only where avx512 is asked
 // for.
 bool runs_dot2(const KernelTable *table) {
-#if defined(INFINIOP_X86_KERNELS)
-    return table && table->dot2.max_vectors && __builtin_cpu_supports("avx512bf16") &&
-           (__builtin_cpu_is("amd") || infiniop_forced_isa);
+#if defined(__x86_64__)
+    return table && table->dot2.max_vectors && cpu().avx512_bf16 && (cpu().amd || infiniop_forced_isa);
 #else
     return false;
 #endif

@@ -12,7 +12,7 @@ cdef object threads_variable = PyContextVar_New("infiniop_cy.threads", NULL)
 
 
 cdef int environment_threads() noexcept nogil:
-    """Read INFINIOP_CY_NUM_THREADS; 0 where it is not set or not a positive integer."""
+    """Read INFINIOP_CY_NUM_THREADS; 0 where it is not set, -1 where it is no positive integer."""
     cdef const char *text = getenv("INFINIOP_CY_NUM_THREADS")
     cdef char *end
     cdef long value
@@ -20,17 +20,20 @@ cdef int environment_threads() noexcept nogil:
         return 0
     value = strtol(text, &end, 10)
     if end[0] != 0 or value < 1:
-        return 0
+        return -1
     return <int>min(value, <long>MAX_THREADS)
 
 
+cdef bint environment_refused = environment_threads() < 0  # then calls take the general way, which says so
+
+
 cdef int default_threads() noexcept nogil:
-    """Return the number of threads of a call that no Python setting applies to."""
-    cdef int n
+    """Return the number of threads of a call that no Python setting applies to. An INFINIOP_CY_NUM_THREADS that is no
+    number of threads, which Python's calls refuse, says nothing."""
+    cdef int n = environment_threads()
     if in_forked_child or openmp_version() == 0:
         return 1
-    n = environment_threads()
-    if n == 0:
+    if n <= 0:
         n = omp_get_max_threads()
     return max(1, min(n, <int>MAX_THREADS))
 
@@ -46,6 +49,14 @@ cdef int positive_int(object value, str op) except -1:
     return <int>min(n, MAX_THREADS)
 
 
+cdef int check_environment(str op) except -1:
+    """Refuse an INFINIOP_CY_NUM_THREADS that is no number of threads."""
+    if environment_threads() < 0:
+        text = getenv("INFINIOP_CY_NUM_THREADS").decode(errors="replace")
+        raise status.BadParam(f"{op}: INFINIOP_CY_NUM_THREADS is {text!r}, expected a positive integer")
+    return 0
+
+
 cdef int resolve_threads(object num_threads, str op) except -1:
     """Return the number of threads of a call whose num_threads argument is this; None: it gave none."""
     cdef PyObject *scoped = NULL
@@ -55,11 +66,12 @@ cdef int resolve_threads(object num_threads, str op) except -1:
     else:
         if PyContextVar_Get(threads_variable, NULL, &scoped) < 0:
             return -1
-        if scoped == NULL:
-            return default_threads()
-        value = <object>scoped
-        Py_DECREF(value)  # the reference that PyContextVar_Get gave
-        if value is None:  # a context was left
+        value = None
+        if scoped != NULL:
+            value = <object>scoped
+            Py_DECREF(value)  # the reference that PyContextVar_Get gave
+        if value is None:  # outside any context, or one was left
+            check_environment(op)
             return default_threads()
         n = value[0]
     return 1 if in_forked_child or openmp_version() == 0 else n
@@ -67,18 +79,19 @@ cdef int resolve_threads(object num_threads, str op) except -1:
 
 def thread_settings():
     """Return how many threads a call would use now, and the reason in words."""
-    cdef int n = resolve_threads(None, "")
+    cdef int n
+    try:
+        n = resolve_threads(None, "")
+    except status.BadParam as error:
+        return default_threads(), f"calls are refused{error}"
     if openmp_version() == 0:
         return n, "built without OpenMP"
     if in_forked_child:
         return n, "forked child: OpenMP's threads do not survive a fork"
     if threads_variable.get(None) is not None:
         return n, "threads() context"
-    text = getenv("INFINIOP_CY_NUM_THREADS")
     if environment_threads():
         return n, "INFINIOP_CY_NUM_THREADS"
-    if text != NULL and text[0] != 0:
-        return n, "OpenMP's setting (INFINIOP_CY_NUM_THREADS is not a positive integer and was ignored)"
     return n, "OpenMP's setting"
 
 

@@ -15,8 +15,9 @@
 #include <filesystem>
 #include <string>
 
+#include "hash.h"
+
 namespace cuda_build {
-namespace fs = std::filesystem;
 
 // INFINIOP_CY_CACHE_DIR, else a folder in the user's cache; empty where the environment names no home: the working
 // directory is anybody's.
@@ -26,15 +27,6 @@ inline fs::path cache_folder() {
     if (user && *user == '/') return fs::path(user) / "infiniop_cy";
     return home && *home == '/' ? fs::path(home) / ".cache/infiniop_cy" : fs::path();
 }
-
-// FNV-1a.
-struct Hash {
-    uint64_t value = 0xcbf29ce484222325u;
-    void add(const std::string &text) {
-        for (unsigned char byte : text) value = (value ^ byte) * 0x100000001b3u;
-        value *= 0x100000001b3u;  // so that where one text ends and the next begins counts
-    }
-};
 
 struct CacheHeader {
     char magic[16];

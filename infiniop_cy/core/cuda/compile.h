@@ -1,20 +1,23 @@
 // Running nvcc: where it is, what a module is made of, with which options, and what it says. The one way for Python and
 // for the C API.
 #pragma once
-#include <dlfcn.h>
-#include <errno.h>
-#include <spawn.h>
-#include <sys/wait.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <string>
 #include <vector>
 
+#include "hash.h"
+#if defined(_WIN32)
+#include "no_host.h"
+#else
 #include "cache.h"
-
-extern char **environ;
+#include "process.h"
+#endif
 
 namespace cuda_build {
 
@@ -27,9 +30,9 @@ static const char *const common_options[] = {"-std=c++17", "--fmad=false", "-DIN
 
 // The Python package that this library, core/_core*.so or capi/lib/libinfiniop.so, is part of.
 inline fs::path package_folder() {
-    Dl_info info;
-    if (!dladdr((void *)common_options, &info)) return ".";
-    fs::path folder = fs::weakly_canonical(info.dli_fname).parent_path();
+    const fs::path library = library_path();
+    if (library.empty()) return ".";
+    fs::path folder = fs::weakly_canonical(library).parent_path();
     return folder.filename() == "lib" ? folder.parent_path().parent_path() : folder.parent_path();
 }
 
@@ -67,11 +70,11 @@ inline uint64_t digest_sources() {
     for (const fs::path &folder : source_folders()) {
         std::vector<fs::path> files;
         for (const auto &entry : fs::directory_iterator(folder)) {
-            std::string suffix = entry.path().extension();
+            const std::string suffix = entry.path().extension().string();
             if (suffix == ".cu" || suffix == ".cuh" || suffix == ".h") files.push_back(entry.path());
         }
         std::sort(files.begin(), files.end());
-        for (const fs::path &path : files) hash.add(path.filename()), hash.add(read_file(path));
+        for (const fs::path &path : files) hash.add(path.filename().string()), hash.add(read_file(path));
     }
     return hash.value;
 }
@@ -91,8 +94,6 @@ inline std::string image_name(const std::string &name, int dtype, const Target &
     return name + "-" + dtype_names[dtype] + "-" + target.name() + "-" + hash + (target.ptx ? ".ptx" : ".cubin");
 }
 
-inline bool is_program(const fs::path &path) { return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path); }
-
 // INFINIOP_CY_NVCC; on PATH; in the folder that CUDA_HOME or CUDA_PATH names; in /usr/local/cuda; of the wheel
 // nvidia-cuda-nvcc, beside this package. Empty where there is none.
 inline std::string find_nvcc() {
@@ -111,48 +112,9 @@ inline std::string find_nvcc() {
     for (const auto &entry : fs::directory_iterator(package_folder().parent_path() / "nvidia", ignored))
         places.push_back(entry.path() / "bin/nvcc");
     for (const fs::path &place : places)
-        if (is_program(place)) return place;
+        if (is_program(place)) return place.string();
     return {};
 }
-
-// Runs a program, its words into a file; whether it ended well. Where somebody else collects this process's children,
-// nobody can tell, and what it left behind has to be looked at.
-inline bool run(std::vector<std::string> words, const fs::path &log) {
-    std::vector<char *> arguments;
-    for (std::string &word : words) arguments.push_back(&word[0]);
-    arguments.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    pid_t child;
-    int status = 0;
-    const int failed = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (failed) {
-        std::ofstream(log) << words[0] << ": " << strerror(failed) << "\n";
-        return false;
-    }
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR) return true;
-    return status == 0;
-}
-
-// A folder for one compilation that no other user can look into, and that is gone at the end.
-struct Scratch {
-    std::string path;
-    Scratch() {
-        const char *folder = getenv("TMPDIR");
-        path = std::string(folder && *folder ? folder : "/tmp") + "/infiniop_cy-XXXXXX";
-        if (!mkdtemp(&path[0])) path.clear();
-    }
-    ~Scratch() {
-        std::error_code ignored;
-        if (!path.empty()) fs::remove_all(path, ignored);
-    }
-    Scratch(const Scratch &) = delete;
-};
 
 // An image, or why there is none, in nvcc's words or ours.
 struct Built {
@@ -177,10 +139,11 @@ inline Built compile(const std::string &name, int dtype, const Target &target) {
         return built;
     }
     const fs::path output = fs::path(scratch.path) / "image", log = fs::path(scratch.path) / "log";
-    std::vector<std::string> words = {nvcc, target.ptx ? "--ptx" : "--cubin", "-arch", target.name(), "-o", output};
+    std::vector<std::string> words = {nvcc,           target.ptx ? "--ptx" : "--cubin", "-arch", target.name(), "-o",
+                                      output.string()};
     for (const std::string &option : options(name, dtype)) words.push_back(option);
     for (const fs::path &folder : source_folders()) words.push_back("-I" + folder.string());
-    words.push_back(source_file(name));
+    words.push_back(source_file(name).string());
     if (run(words, log)) built.image = read_file(output);
     if (built.image.empty()) built.words = nvcc + ": " + read_file(log);
     return built;

@@ -1,10 +1,13 @@
 // The CUDA driver: found when first asked for, so that nothing here needs CUDA to build or to load. Contexts are the
 // devices' primary ones, which torch, CuPy and PyCUDA use too; they are pushed around each call and never left current.
 #pragma once
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <mutex>
+#if !defined(_WIN32)
+#include <dlfcn.h>
+#endif
 
 enum {
     // besides the driver's own codes
@@ -76,6 +79,14 @@ static CudaDriver cuda_driver;
 static int cuda_driver_state = CUDA_NO_DRIVER;  // of loading and cuInit
 static const char *cuda_missing = "libcuda.so.1";
 
+#if defined(_WIN32)  // no GPU is used there
+static inline void *open_driver(void) { return NULL; }
+static inline void *find_in_driver(void *, const char *) { return NULL; }
+#else
+static inline void *open_driver(void) { return dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL); }
+static inline void *find_in_driver(void *library, const char *name) { return dlsym(library, name); }
+#endif
+
 static inline void cuda_load_driver(void) {
     static const struct {
         const char *name;
@@ -113,10 +124,10 @@ static inline void cuda_load_driver(void) {
         {"cuStreamSynchronize", &cuda_driver.synchronize_stream},
         {"cuPointerGetAttribute", &cuda_driver.pointer_attribute},
     };
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    void *library = open_driver();
     if (!library) return;
     for (const auto &symbol : symbols) {
-        void *address = dlsym(library, symbol.name);
+        void *address = find_in_driver(library, symbol.name);
         if (!address) {
             cuda_missing = symbol.name;
             return;
@@ -129,8 +140,8 @@ static inline void cuda_load_driver(void) {
 
 // Loads and starts the driver once; returns 0 when it runs.
 static inline int cuda_start(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, cuda_load_driver);
+    static const bool started = (cuda_load_driver(), true);
+    (void)started;
     return cuda_driver_state;
 }
 
@@ -162,7 +173,7 @@ struct CudaDevice {
 };
 
 static CudaDevice cuda_devices[CUDA_MAX_DEVICES];
-static pthread_mutex_t cuda_lock = PTHREAD_MUTEX_INITIALIZER;
+static std::mutex cuda_lock;
 
 // Makes a pool that keeps all that it ever had: the default one gives everything back whenever the host waits, and to
 // take it anew costs milliseconds.
@@ -196,7 +207,7 @@ static inline int cuda_open(int index, CudaDevice **device) {
     if (index < 0 || index >= cuda_device_count()) return CUDA_NO_SUCH_DEVICE;
     *device = &cuda_devices[index];
     if (__atomic_load_n(&cuda_devices[index].context, __ATOMIC_ACQUIRE)) return 0;
-    pthread_mutex_lock(&cuda_lock);
+    cuda_lock.lock();
     if (!cuda_devices[index].context) {
         CudaDevice opened = {};
         code = cuda_open_locked(index, &opened);
@@ -207,7 +218,7 @@ static inline int cuda_open(int index, CudaDevice **device) {
             __atomic_store_n(&cuda_devices[index].context, opened.context, __ATOMIC_RELEASE);
         }
     }
-    pthread_mutex_unlock(&cuda_lock);
+    cuda_lock.unlock();
     return code;
 }
 

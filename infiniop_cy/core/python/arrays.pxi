@@ -64,6 +64,20 @@ cdef cnp.ndarray input_array(object value, str op, str name, space=None):
     return array
 
 
+cdef inline bint is_weak(object value):
+    """Tell whether it is a Python number, whose dtype follows that of the other input, as in NumPy 2. NumPy's own
+    numbers are not, even float64, which is a float."""
+    return isinstance(value, (bool, int, float)) and not isinstance(value, numpy.generic)
+
+
+cdef cnp.ndarray weak_array(object value, object dtype, str op, str name):
+    """Return a Python number as an array of a dtype."""
+    try:
+        return numpy.asarray(value, dtype)
+    except OverflowError:
+        raise status.BadParam(f"{op}: {name} is too large for {numpy.dtype(dtype)}") from None
+
+
 cdef cnp.ndarray output_array(object value, str op, str name, space=None, bint accumulate=False):
     """Return the array itself or raise: results are never written to a copy."""
     if space is not None:

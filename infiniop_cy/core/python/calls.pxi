@@ -56,7 +56,7 @@ cdef class ElementwiseCall:
                            <char *>&self._vectorcall - <char *><PyObject *>self)
 
     def __init__(self, int formula, tuple values, bint promotes, bint quick, tuple parameters, int positional):
-        self._quick = quick
+        self._quick = quick and not environment_refused
         self._positional = positional
         self._names = tuple([intern(parameter[0]) for parameter in parameters])
         self._parameters = parameters
@@ -165,6 +165,8 @@ cdef object quick_elementwise(const QuickOptions *options, object first, object 
     if code == DTYPE_INVALID or cnp.PyArray_TYPE(x) != num or not cnp.PyArray_SAMESHAPE(g, x):
         return None
     threads = 1
+    if n >= PARALLEL_FROM and environment_threads() < 0:
+        return None
     if n >= PARALLEL_FROM or options.num_threads != NULL:
         threads = resolve_threads(<object>options.num_threads if options.num_threads != NULL else None, "")
     if options.out != NULL:

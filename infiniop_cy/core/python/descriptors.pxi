@@ -1,7 +1,8 @@
 # What Python descriptors hold: tensors without data, and plans to run on addresses.
 
 cdef class TensorDescriptor:
-    """Shape, dtype and strides of a tensor, without its data. Immutable.
+    """TensorDescriptor(shape, dtype, strides=None)\n--\n\n
+    Shape, dtype and strides of a tensor, without its data. Immutable.
 
     shape: sequence of lengths, up to 64. dtype: a NumPy dtype or name; "bfloat16" needs no ml_dtypes.
     strides: in elements (not bytes), negative and 0 (broadcast) allowed; None: contiguous, C order.

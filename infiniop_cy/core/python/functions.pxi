@@ -35,6 +35,23 @@ cdef int check_inputs(const ElementwiseSpec *spec, Tensor *tensors, int *result,
     return Rule.PASSED
 
 
+cdef dict arrays_of_inputs(tuple inputs, list arrays, str op, space):
+    """Fill in the arrays of (input,) or (input, grad_output), and return them by name. A Python number takes the other
+    input's dtype where that is one to compute in, else float64; integers alone stay what they are, and are refused."""
+    cdef int k
+    weak = [space is None and is_weak(value) for value in inputs]
+    dtype = numpy.float64 if not all(weak) or any([isinstance(value, float) for value in inputs]) else None
+    for k in range(len(inputs) - 1, -1, -1):
+        if not weak[k]:
+            arrays[INPUT + k] = input_array(inputs[k], op, ELEMENTWISE_NAMES[INPUT + k], space)
+            if is_floating(dtype_code(arrays[INPUT + k].dtype)):
+                dtype = arrays[INPUT + k].dtype
+    for k in range(len(inputs)):
+        if weak[k]:
+            arrays[INPUT + k] = weak_array(inputs[k], dtype, op, ELEMENTWISE_NAMES[INPUT + k])
+    return {ELEMENTWISE_NAMES[k]: arrays[k] for k in range(len(inputs), OUT, -1)}
+
+
 def elementwise(str op, int formula, tuple values, bint promotes, tuple inputs, out, bint accumulate, num_threads,
                 refusal, space=None):
     """Compute an elementwise operator on arrays of any layout. Returns out, or a new array. inputs: (input,) or
@@ -48,10 +65,8 @@ def elementwise(str op, int formula, tuple values, bint promotes, tuple inputs, 
     cdef int k, d, result, threads = resolve_threads(num_threads, op)
     require_stack(op)
     fill_spec(&spec, formula, values, promotes, accumulate)
-    named = {}
-    for k in range(main_input(spec.operands), OUT, -1):
-        name = ELEMENTWISE_NAMES[k]
-        named[name] = arrays[k] = input_array(inputs[k - INPUT], op, name, space)
+    named = arrays_of_inputs(inputs, arrays, op, space)
+    for k in range(INPUT, spec.operands):
         fill_tensor(&tensors[k], arrays[k])
     if out is not None:
         named["out"] = out = output_array(out, op, "out", space, accumulate)
