@@ -30,7 +30,7 @@ def digest(num_threads):
 
 
 def child(mode, names):
-    """Load and use them in this order; print the digests, and which library serves this one."""
+    """Load and use them in this order; print the digest that all calls have."""
     used, got = False, []
     for name in names:
         if name == OURS:
