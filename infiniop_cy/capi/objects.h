@@ -4,6 +4,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#if !defined(_WIN32)
+#include <pthread.h>
+#endif
+
 #include <mutex>
 
 // The public part first: infiniop promises that handles and operator descriptors begin with device and device_id.
@@ -31,12 +35,14 @@ static struct {
     Object *free;
 } object_pools[OBJECT_SIZES];
 
+#if !defined(_WIN32)
 // A fork waits until no thread holds the lock: nobody would release that of the child.
-static void lock_objects(void) { pthread_mutex_lock(&object_lock); }
-static void unlock_objects(void) { pthread_mutex_unlock(&object_lock); }
-__attribute__((constructor)) static void keep_objects_over_forks(void) {
+static void lock_objects() { object_lock.lock(); }
+static void unlock_objects() { object_lock.unlock(); }
+__attribute__((constructor)) static void keep_objects_over_forks() {
     pthread_atfork(lock_objects, unlock_objects, unlock_objects);
 }
+#endif
 
 // A zeroed object of `size` bytes, or NULL where memory has run out.
 static inline void *new_object(int32_t kind, size_t size) {
