@@ -64,7 +64,9 @@ cdef int fill_xla_tensor(Tensor *tensor, const XlaBuffer *buffer, int arg, Failu
 
 cdef int xla_threads(const XlaCall *call) noexcept nogil:
     cdef int64_t threads = (<const int64_t *>(<const XlaArray *>xla_attribute(call, "threads")).data)[0]
-    return default_threads() if threads == 0 or in_forked_child or openmp_version() == 0 else <int>threads
+    if threads == 0 or in_forked_child or openmp_version() == 0:
+        return default_threads()
+    return <int>min(threads, <int64_t>MAX_THREADS)
 
 
 cdef int run_xla_elementwise(const XlaCall *call, Failure *failure) noexcept nogil:

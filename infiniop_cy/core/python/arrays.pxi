@@ -55,6 +55,8 @@ cdef cnp.ndarray input_array(object value, str op, str name, space=None):
             if is_refused_subclass(value):
                 raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a plain ndarray")
             value = value.view(cnp.ndarray)
+        elif isinstance(value, (float, int, list)):
+            value = numpy.asarray(value)
         else:
             from infiniop_cy.backends.host_arrays import host_array
             value = host_array(value, op, name)
