@@ -1,4 +1,4 @@
-"""A neural network in 40 lines of code: layers that compute, and layers that learn, by infiniop_cy alone.
+"""A neural network in under 60 lines of code: layers that compute and layers that learn, by infiniop_cy alone.
 
 There is no automatic differentiation. A layer's forward() keeps its input, and its backward() turns grad_output, the
 gradient of the loss with respect to the layer's output, into the same for its input.

@@ -53,21 +53,28 @@ def gradients_of(algorithm):
                  or (gradient == "grad_bias" and not algorithm.startswith("grad_input")) for gradient in GRADIENTS)
 
 
-def by_each_algorithm(call):
-    """(algorithm, mask, call(mask)) for every algorithm that accepts, and for the choice of the library itself."""
-    yield "chosen", (True, True, True), call((True, True, True))
+def forcing_each(algorithms, call):
+    """(algorithm, call(algorithm)) for every one that accepts."""
     try:
-        for algorithm in ALGORITHMS if device_mirror.DEVICE == "cpu" else ():
+        for algorithm in algorithms:
             os.environ[FORCE] = algorithm
             try:
-                result = call(gradients_of(algorithm))
+                result = call(algorithm)
             except iop.BadParam as error:
                 if FORCE not in str(error):
                     raise
                 continue
-            yield algorithm, gradients_of(algorithm), result
+            yield algorithm, result
     finally:
         os.environ.pop(FORCE, None)
+
+
+def by_each_algorithm(call):
+    """(algorithm, mask, call(mask)) for every algorithm that accepts, and for the choice of the library itself."""
+    yield "chosen", (True, True, True), call((True, True, True))
+    for algorithm, result in forcing_each(ALGORITHMS if device_mirror.DEVICE == "cpu" else (),
+                                          lambda algorithm: call(gradients_of(algorithm))):
+        yield algorithm, gradients_of(algorithm), result
 
 
 def masked(values, mask):
@@ -88,13 +95,18 @@ def copies(arrays):
     return tuple(a.copy() for a in arrays)
 
 
+def check_same_bits(got, expected, call):
+    if not same_bits(got, expected):
+        where = np.argwhere(~((got == expected) | ((got != got) & (expected != expected))))
+        raise AssertionError(f"{call}: {len(where)} of {got.size} differ, first at {where[:3].tolist()}")
+
+
 def check_same(got, expected, call=""):
     """Bit for bit; None for None."""
     for name, a, b in zip(GRADIENTS, got, expected):
         assert (a is None) == (b is None)
-        if a is not None and not same_bits(a, b):
-            where = np.argwhere(~((a == b) | ((a != a) & (b != b))))
-            raise AssertionError(f"{call} {name}: {len(where)} of {a.size} differ, first at {where[:3].tolist()}")
+        if a is not None:
+            check_same_bits(a, b, f"{call} {name}")
 
 
 def check_values(got, reference, call):

@@ -1,5 +1,4 @@
 """iop.conv: what conv_backward differentiates, by every algorithm that accepts a geometry."""
-import os
 from itertools import pairwise, product
 from math import prod
 
@@ -7,12 +6,12 @@ import device_mirror
 import numpy as np
 import pytest
 from device_mirror import calculate, open_handle
-from test_conv import CUT, FORCE, channels_last, each_case, each_dtype, tensor_core_error
-from test_conv_random import LARGE, random_case
+from test_conv import CUT, channels_last, check_same_bits, each_case, each_dtype, forcing_each, tensor_core_error
+from test_conv_random import LARGE, random_case, with_tiny_numbers
 
 import infiniop_cy as iop
 from infiniop_cy.core._core import build_info, conv_algorithms
-from infiniop_cy.testing import DTYPES, LAYOUTS, arrange, dtype_of, random_values, same_bits, ulp_of
+from infiniop_cy.testing import DTYPES, LAYOUTS, arrange, dtype_of, random_values, ulp_of
 from infiniop_cy.testing.conv import CONV_CASES, make_case, reference_conv_forward
 
 ALGORITHMS = [name for name in conv_algorithms() if name.startswith("output:")]
@@ -28,18 +27,7 @@ def conv(case, data, **keywords):
 def by_each_algorithm(call):
     """(algorithm, call()) for every algorithm that accepts, and for the choice of the library itself."""
     yield "chosen", call()
-    try:
-        for algorithm in ALGORITHMS if ON_CPU else ():
-            os.environ[FORCE] = algorithm
-            try:
-                result = call()
-            except iop.BadParam as error:
-                if FORCE not in str(error):
-                    raise
-                continue
-            yield algorithm, result
-    finally:
-        os.environ.pop(FORCE, None)
+    yield from forcing_each(ALGORITHMS if ON_CPU else (), lambda _: call())
 
 
 def make_data(case, dtype, rng, integers=True, bias=None):
@@ -64,12 +52,6 @@ def check_exact(case, dtype, rng, call):
     for algorithm, got in by_each_algorithm(lambda: conv(
             case, data, out=np.full(expected.shape, np.nan, expected.dtype), num_threads=threads)):
         np.testing.assert_array_equal(got, expected, f"{algorithm}, {call}: {case!r}")
-
-
-def check_same(got, expected, call):
-    if not same_bits(got, expected):
-        where = np.argwhere(~((got == expected) | ((got != got) & (expected != expected))))
-        raise AssertionError(f"{call}: {len(where)} of {got.size} differ, first at {where[:3].tolist()}")
 
 
 # ---- values
@@ -198,19 +180,14 @@ def test_inf_and_nan_keep_to_their_sample(dtype):
         dirty[0].flat[rng.integers(x[0].size)] = rng.choice([np.inf, -np.inf, np.nan])
         for algorithm, (a, c) in by_each_algorithm(lambda case=case, w=w, b=b, x=x, d=dirty: [
                 conv(case, (i, w, b)) for i in (x, d)]):
-            check_same(c[1:], a[1:], f"{algorithm}, seed {seed}: {case!r}")
+            check_same_bits(c[1:], a[1:], f"{algorithm}, seed {seed}: {case!r}")
 
 
 # ---- bits
 
 def make_bits_data(case, dtype, rng):
-    """Normal numbers, now and then one so small that float32 goes another way for its sample."""
-    data = make_data(case, dtype, rng, integers=False)
-    if dtype == "float32" and rng.integers(2):
-        for array, odds in zip(data, (2, 8)):
-            if array.size and not rng.integers(odds):
-                array.flat[rng.integers(array.size)] = 1e-30
-    return data
+    """Normal numbers, some of them tiny; the bias is no factor."""
+    return with_tiny_numbers(make_data(case, dtype, rng, integers=False), (2, 8), rng)
 
 
 def check_threads(case, dtype, rng, call):
@@ -219,7 +196,7 @@ def check_threads(case, dtype, rng, call):
     for algorithm, (expected, *others) in by_each_algorithm(
             lambda: [conv(case, data, num_threads=n) for n in (1, 2, 3, 7)]):
         for got in others:
-            check_same(got, expected, f"{algorithm}, {call}: {case!r}")
+            check_same_bits(got, expected, f"{algorithm}, {call}: {case!r}")
 
 
 @for_cpu
@@ -244,7 +221,7 @@ def check_layout(case, dtype, rng, call):
     laid, outs = tuple(map(lay, data)), [lay(old) for _ in range(len(ALGORITHMS) + 1)]
     for algorithm, (expected, got) in by_each_algorithm(lambda: (
             conv(case, data), conv(case, laid, out=outs.pop()))):
-        check_same(got, expected, f"{algorithm}, {call}: {case!r}")
+        check_same_bits(got, expected, f"{algorithm}, {call}: {case!r}")
 
 
 @each_dtype
@@ -262,7 +239,7 @@ def check_batch(case, dtype, rng, call):
             conv(case, (x, w, b)), *(np.concatenate([conv(case, (x[i:j], w, b)) for i, j in pairwise(edges)])
                                      for edges in (cuts, range(case.batch + 1)) if len(edges) > 1)]):
         for part in parts:
-            check_same(part, whole, f"{algorithm}, {call}: {case!r}")
+            check_same_bits(part, whole, f"{algorithm}, {call}: {case!r}")
 
 
 @each_dtype
@@ -297,7 +274,7 @@ def test_out_may_share_memory(case, rng):
     memory[:x.size] = x.ravel()
     out = memory[:expected.size].reshape(expected.shape)
     assert conv(case, (memory[:x.size].reshape(x.shape), w, b), out=out) is out
-    check_same(out, expected, case.name)
+    check_same_bits(out, expected, case.name)
 
 
 def describe(*arrays):
@@ -319,10 +296,10 @@ def test_descriptor_is_the_function(name, dtype, rng):
             assert ("output: " if ON_CPU else "on a GPU: ") in op.explain()
             workspace = iop.empty_workspace(handle, op.workspace_size)
             calculate(op, workspace, out, x, w, b)
-            check_same(out, expected, name)
+            check_same_bits(out, expected, name)
             out[...] = 0
             calculate(op, workspace, out, x, w, b, addresses=True)
-            check_same(out, expected, f"{name} by addresses")
+            check_same_bits(out, expected, f"{name} by addresses")
             with pytest.raises(iop.InsufficientWorkspace):
                 calculate(op, iop.empty_workspace(handle, op.workspace_size - 1), out, x, w, b)
             with pytest.raises(iop.BadParam, match="conv: output overlaps input"):
@@ -334,8 +311,8 @@ def test_descriptor_is_the_function(name, dtype, rng):
 def test_padding_words(rng):
     """ "same" pads alike on both sides, the odd pixel after; "valid" not at all."""
     x, w = random_values(rng, (2, 3, 7, 8), "float32"), random_values(rng, (4, 3, 2, 3), "float32")
-    check_same(iop.conv(x, w, padding="same"), iop.conv(x, w, padding=((0, 1), (1, 1))), "same")
-    check_same(iop.conv(x, w, padding="valid"), iop.conv(x, w), "valid")
+    check_same_bits(iop.conv(x, w, padding="same"), iop.conv(x, w, padding=((0, 1), (1, 1))), "same")
+    check_same_bits(iop.conv(x, w, padding="valid"), iop.conv(x, w), "valid")
     assert iop.conv(x, w, padding="same").shape == (2, 4, 7, 8)
 
 

@@ -78,15 +78,19 @@ def test_exact_on_drawn_geometries(case, dtype, seed):
 
 # ---- bits
 
-def make_bits_case(case, dtype, rng):
-    """Normal numbers. In float32, now and then a few so small that their sample (a weight: all of them) goes another
-    way than its neighbours where float32 is multiplied as sums of bfloat16."""
-    data = make_case(case, dtype, rng, integers=False)
-    if dtype == "float32" and rng.integers(2):
-        for array, odds in zip(data, (2, 2, 8)):
-            if array.size and not rng.integers(odds):
+def with_tiny_numbers(data, odds, rng):
+    """In float32, now and then a few so small that their sample (a weight: all of them) goes another way than its
+    neighbours where float32 is multiplied as sums of bfloat16. odds: against it, of each array."""
+    if data[0].dtype == np.float32 and rng.integers(2):
+        for array, against in zip(data, odds):
+            if array.size and not rng.integers(against):
                 array.flat[rng.integers(array.size)] = 1e-30
     return data
+
+
+def make_bits_case(case, dtype, rng):
+    """Normal numbers, some of them tiny."""
+    return with_tiny_numbers(make_case(case, dtype, rng, integers=False), (2, 2, 8), rng)
 
 
 def check_threads(case, dtype, rng, call):
