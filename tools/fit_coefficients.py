@@ -2,7 +2,7 @@
 
     python tools/fit_coefficients.py > infiniop_cy/kernels/coefficients.h
 
-Four functions, for float and double and less precisely for float results to be rounded to 16 bits, by Chebyshev
+Five functions, for float and double and less precisely for float results to be rounded to 16 bits, by Chebyshev
 interpolation in 60-digit arithmetic (within a factor of about two of minimax, which the last rounding of the
 coefficients costs anyway):
 
@@ -11,7 +11,9 @@ coefficients costs anyway):
               approximation to a0 of representable numbers, Q(a) = P(a)/(d a - n):
               (Q(a) - q) / r for a >= 0, in powers of r = k/(a + k), with q = Q(inf).
               Factoring the zero out keeps relative accuracy around it; r keeps it for large a.
-  normal_tail R(a) / r for a >= 0, in powers of the same r, with R(a) = exp(a^2/2) * erfc(a/sqrt 2)/2
+  normal_tail n(a), normal_tail_rest m(a) and normal_tail_slope s, in powers of a: R(a) = n / (s a n + m) with R(a) =
+              exp(a^2/2) * erfc(a/sqrt 2)/2, for a >= 0. s is near sqrt(2 pi), the slope of 1/R for large a; the nodes
+              are those of Chebyshev in k/(a + k); m(0) = 3/2, since just above 1 a rounding weighs most
   log1p_curve (log(1 + z) - 2 s) / s^3 for 0 <= z <= 1, in powers of s^2, s = z/(2 + z)
 
 And exponents of 2 for exp(-a^2/2) and for exp(-y), y = c1 a + c3 a^3 with c1 = 2 sqrt(2/pi) and c3 = 0.044715 c1, the
@@ -46,6 +48,20 @@ def chebyshev_monomials(f, lo, hi, degree):
         power = [(power[j] * shift if j < len(power) else 0) + (power[j - 1] * slope if j else 0)
               for j in range(len(power) + 1)]
     return result
+
+
+def rational_interpolant(f, k, a_max, degree):
+    """Ascending coefficients n of a numerator of that degree, and d, d[0] = 1, of a denominator of one more."""
+    count, lowest = 2 * degree + 2, k / (a_max + k)
+    matrix, right = mp.matrix(count, count), mp.matrix(count, 1)
+    for row in range(count):
+        u = ((1 - lowest) * mp.cos(mp.pi * (row + mp.mpf(1) / 2) / count) + 1 + lowest) / 2
+        a = k / u - k
+        right[row] = f(a)
+        for i in range(degree + 1):
+            matrix[row, i], matrix[row, degree + 1 + i] = a**i, -right[row] * a**(i + 1)
+    solved = list(mp.lu_solve(matrix, right))
+    return solved[:degree + 1], [mp.mpf(1), *solved[degree + 1:]]
 
 
 def tail(a):
@@ -91,7 +107,6 @@ def constants(bits, coarse):
     yield "ln2", mp.log(2)
     yield from pair("log2e", LOG2E, bits)
     yield from pair("gelu_exponent", -LOG2E / 2, bits)
-    yield "normal_density", 1 / mp.sqrt(2 * mp.pi)  # at 0
     yield "tanh_coarse", 3 * mp.mpf(2) ** (bits - 2) * coarse
     yield "tanh_exponent1_hi", mp.nint(-C1 * LOG2E / coarse) * coarse
     yield "tanh_exponent1_lo", -C1 * LOG2E - mp.nint(-C1 * LOG2E / coarse) * coarse
@@ -101,7 +116,7 @@ def constants(bits, coarse):
     yield "gelu_tail_limit", -1 / mp.sqrt(2 * mp.pi) / denominator  # of P(a)/(d a - n)
 
 
-def polynomials(bits, k, a_max, exp_degree, tail_degree, normal_degree, log_degree):
+def polynomials(bits, k, a_max, exp_degree, tail_degree, normal, log_degree):
     """(name, number or ascending coefficients) for one type."""
     _, denominator = rational(ZERO, 2**bits)
 
@@ -119,17 +134,21 @@ def polynomials(bits, k, a_max, exp_degree, tail_degree, normal_degree, log_degr
     yield "gelu_tail_k", k
     yield "exp2_curve", chebyshev_monomials(exp2_curve, -REST, REST, exp_degree)
     yield "gelu_tail", chebyshev_monomials(gelu_tail, k / (a_max + k), mp.mpf(1), tail_degree)
-    yield "normal_tail", chebyshev_monomials(lambda r: normal_tail(k / r - k) / r, k / (a_max + k), mp.mpf(1),
-                                             normal_degree)
+    n, d = rational_interpolant(normal_tail, mp.mpf(normal[0]), a_max, normal[1])
+    slope = rounded(d[-1] / n[-1], bits)
+    yield "normal_tail_slope", slope
+    rest = [mp.mpf(1), *(b - slope * a for a, b in zip(n, d[1:-1]))]
+    yield "normal_tail", [c * 3 / 2 for c in n]
+    yield "normal_tail_rest", [c * 3 / 2 for c in rest]
     yield "log1p_curve", chebyshev_monomials(log1p_curve, mp.mpf(0), mp.mpf(1) / 9, log_degree)
 
 
 REST = mp.mpf("0.56")  # largest remainder of an exponent
 # C type, bits, ulp of the coarse slope, largest a with a result other than 0 for gradients of about 1,
-# (degree of exp2_curve, k, degrees of gelu_tail, normal_tail and log1p_curve) by `narrow`
+# (degree of exp2_curve, k, degree of gelu_tail, k and degree of normal_tail, degree of log1p_curve) by `narrow`
 FITS = (("float", 24, mp.mpf(2) ** -8, 16,
-         {"false": (4, mp.mpf("4.5"), 7, 10, 3), "true": (3, mp.mpf("3.5"), 5, 6, 2)}),
-        ("double", 53, mp.mpf(2) ** -20, 40, {"false": (9, mp.mpf(6), 19, 21, 9)}))
+         {"false": (4, mp.mpf("4.5"), 7, ("2.8", 4), 3), "true": (3, mp.mpf("3.5"), 5, ("2.7", 3), 2)}),
+        ("double", 53, mp.mpf(2) ** -20, 40, {"false": (9, mp.mpf(6), 19, (4, 10), 9)}))
 
 
 def main():

@@ -11,7 +11,6 @@ template <> struct coefficients<float> {
     static constexpr float log2e_lo = 1.925962991e-8f;
     static constexpr float gelu_exponent_hi = -7.213475108e-1f;
     static constexpr float gelu_exponent_lo = -9.629814956e-9f;
-    static constexpr float normal_density = 3.989422804e-1f;
     static constexpr float tanh_coarse = 4.9152e+4f;
     static constexpr float tanh_exponent1_hi = -2.30078125f;
     static constexpr float tanh_exponent1_lo = -1.426948144e-3f;
@@ -43,19 +42,22 @@ template <> struct polynomial_coefficients<float, false> {
         -2.3110088e-8f,
         6.632850431e-9f,
     };
-    static constexpr int normal_tail_degree = 10;
+    static constexpr float normal_tail_slope = 2.506602287f;
+    static constexpr int normal_tail_degree = 4;
     static constexpr float normal_tail[] = {
-        8.865110695e-2f,
-        8.870759478e-2f,
-        8.385113574e-2f,
-        7.711235959e-2f,
-        6.139577977e-2f,
-        3.791787117e-2f,
-        8.280703829e-2f,
-        -9.115147988e-2f,
-        1.413942143e-1f,
-        -8.924157428e-2f,
-        1.855595394e-2f,
+        7.500000027e-1f,
+        6.576298922e-1f,
+        2.748577554e-1f,
+        6.091336411e-2f,
+        6.158585612e-3f,
+    };
+    static constexpr int normal_tail_rest_degree = 4;
+    static constexpr float normal_tail_rest[] = {
+        1.5f,
+        6.321353396e-1f,
+        1.556488688e-1f,
+        1.522907079e-2f,
+        1.057916482e-5f,
     };
     static constexpr int log1p_curve_degree = 3;
     static constexpr float log1p_curve[] = {
@@ -84,15 +86,20 @@ template <> struct polynomial_coefficients<float, true> {
         -2.071295159e-8f,
         7.888244248e-9f,
     };
-    static constexpr int normal_tail_degree = 6;
+    static constexpr float normal_tail_slope = 2.50685811f;
+    static constexpr int normal_tail_degree = 3;
     static constexpr float normal_tail[] = {
-        1.141224511e-1f,
-        1.119082759e-1f,
-        1.162951733e-1f,
-        5.661966531e-2f,
-        8.797943354e-2f,
-        4.854931194e-2f,
-        -3.547538529e-2f,
+        7.499997471e-1f,
+        5.471650608e-1f,
+        1.816496564e-1f,
+        2.610256264e-2f,
+    };
+    static constexpr int normal_tail_rest_degree = 3;
+    static constexpr float normal_tail_rest[] = {
+        1.5f,
+        4.109866706e-1f,
+        6.99188587e-2f,
+        -3.034168619e-4f,
     };
     static constexpr int log1p_curve_degree = 2;
     static constexpr float log1p_curve[] = {
@@ -109,7 +116,6 @@ template <> struct coefficients<double> {
     static constexpr double log2e_lo = 2.035527374093103205e-17;
     static constexpr double gelu_exponent_hi = -7.213475204444816935e-1;
     static constexpr double gelu_exponent_lo = -1.017763687046551602e-17;
-    static constexpr double normal_density = 3.989422804014326779e-1;
     static constexpr double tanh_coarse = 6.442450944e+9;
     static constexpr double tanh_exponent1_hi = -2.30220794677734375;
     static constexpr double tanh_exponent1_lo = -2.513669811391338948e-7;
@@ -158,30 +164,34 @@ template <> struct polynomial_coefficients<double, false> {
         -8.033979086271824505e-19,
         -6.993261510661460646e-20,
     };
-    static constexpr int normal_tail_degree = 21;
+    static constexpr double normal_tail_slope = 2.506628274630478437;
+    static constexpr int normal_tail_degree = 10;
     static constexpr double normal_tail[] = {
-        6.649038005580635396e-2,
-        6.649038071620399117e-2,
-        6.464340755965029657e-2,
-        6.094980390355459462e-2,
-        5.555929721143702554e-2,
-        4.881722266108100232e-2,
-        4.090786470343883278e-2,
-        3.37217625556293629e-2,
-        2.213459560641406882e-2,
-        2.535478291759611783e-2,
-        -3.839694420673243541e-3,
-        2.460321072187936889e-2,
-        5.055275396500833628e-3,
-        -6.493183298189619534e-2,
-        1.694845900639690127e-1,
-        -2.682387507811921481e-1,
-        2.959031771640570644e-1,
-        -2.355623245587478938e-1,
-        1.308360803048291184e-1,
-        -4.754838205867979844e-2,
-        1.013013535362381205e-2,
-        -9.609820944815815671e-4,
+        7.500000000000000002e-1,
+        1.240773904004853933,
+        1.017587702876493886,
+        5.345454102035966825e-1,
+        1.973160566084237093e-1,
+        5.323410064476898107e-2,
+        1.061602587070782297e-2,
+        1.547038644969573947e-3,
+        1.582546253759759077e-4,
+        1.033260670657020723e-5,
+        3.309212413230349483e-7,
+    };
+    static constexpr int normal_tail_rest_degree = 10;
+    static constexpr double normal_tail_rest[] = {
+        1.5,
+        1.7984034432411472,
+        1.109934797007283575,
+        4.45279314294377962e-1,
+        1.25941610012853103e-1,
+        2.582534384672269915e-2,
+        3.826051229448143237e-3,
+        3.950265124137864178e-4,
+        2.590000441341316852e-5,
+        8.294965358219996982e-7,
+        4.642693535909056567e-17,
     };
     static constexpr int log1p_curve_degree = 9;
     static constexpr double log1p_curve[] = {

@@ -5,20 +5,17 @@
 namespace INFINIOP_ISA {
 namespace {
 
-// x Phi(x): x (1 - Phi(a)) for x <= 0, a = |x|, and x less that for x > 0; 1 - Phi(a) = exp(-a^2/2) *
-// scaled_normal_tail. Its derivative is Phi(x) + x phi(x). With t = 1 - Phi(a) - a phi(a) it is t for x <= 0 and 1 - t
+// x Phi(x): with a = |x| and t = a (1 - Phi(a)) = exp(-a^2/2) scaled_normal_tail(a) it is -t for x <= 0 and x - t for
+// x > 0. Its derivative is Phi(x) + x phi(x). With t = 1 - Phi(a) - a phi(a) it is t for x <= 0 and 1 - t
 // for x > 0; t = exp(-a^2/2) * scaled_gelu_tail(a), so that nothing cancels.
 struct gelu : formula_base {
     static constexpr const char *name = "gelu";
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
         typedef scalar<V> S;
-        constexpr S end = sizeof(S) == 4 ? S(20) : S(56);  // beyond it the tail is 0
-        V near = at_least(at_most(x, end), -end), a = absolute(near);
-        power<T, V> w = exp_of_minus_half_square<T>(a);
-        double_word<V> scaled = {near * scaled_normal_tail<T>(a), V{}};
-        if constexpr (!is_narrow<T>) scaled = exact_product(near, scaled_normal_tail<T>(a));
-        V tail = w.times(scaled);
-        return select(x > V{}, x - tail, select(x == V{}, x, w.finish(tail)));  // 0 of its sign
+        V a = at_most(absolute(x), sizeof(S) == 4 ? S(15) : S(40));  // beyond it t is 0
+        split_exponent<V> exponent = minus_half_square<T>(a);
+        V tail = scaled_normal_tail<T>(a), t = mul_add_once(exp2_less_one<T>(exponent.rest), tail, tail);
+        return at_least(x, S(-0.0)) - scale_down<T>(t, exponent.n);  // 0 of x's sign
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;

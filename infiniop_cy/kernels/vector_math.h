@@ -57,6 +57,7 @@ template <class V> INFINIOP_INLINE V product_minus(V a, V b, V c) { return mul_a
 INFINIOP_POLYNOMIAL(exp2_curve)
 INFINIOP_POLYNOMIAL(gelu_tail)
 INFINIOP_POLYNOMIAL(normal_tail)
+INFINIOP_POLYNOMIAL(normal_tail_rest)
 INFINIOP_POLYNOMIAL(log1p_curve)
 #undef INFINIOP_POLYNOMIAL
 
@@ -92,13 +93,26 @@ template <class T, class V> struct power {
         else return g * select(x > V{}, other, t);
     }
 };
+// 2^rest - 1.
+template <class T, class V> INFINIOP_INLINE V exp2_less_one(V rest) {
+    if constexpr (is_narrow<T>) return rest * mul_add(rest, exp2_curve<T>(rest), splat<V>(constants<V>::ln2));
+    else return mul_add_once(rest, splat<V>(constants<V>::ln2), rest * rest * exp2_curve<T>(rest));
+}
+template <class V> inline constexpr scalar<V> lowest_first = sizeof(scalar<V>) == 4 ? -64 : -512;
 template <class T, class V> INFINIOP_INLINE power<T, V> exp2(split_exponent<V> e) {
-    constexpr scalar<V> lowest = sizeof(scalar<V>) == 4 ? -64 : -512;
-    V more, first = e.n;
-    if constexpr (wide_range<T>) first = at_least(e.n, lowest);
-    if constexpr (is_narrow<T>) more = e.rest * mul_add(e.rest, exp2_curve<T>(e.rest), splat<V>(constants<V>::ln2));
-    else more = mul_add_once(e.rest, splat<V>(constants<V>::ln2), e.rest * e.rest * exp2_curve<T>(e.rest));
-    return {more, first, e.n - first};
+    V first = e.n;
+    if constexpr (wide_range<T>) first = at_least(e.n, lowest_first<V>);
+    return {exp2_less_one<T>(e.rest), first, e.n - first};
+}
+// v * 2^n rounded once, subnormal results included.
+template <class T, class V> INFINIOP_INLINE V scale_down(V v, V n) {
+#if !defined(__AVX512F__)
+    if constexpr (wide_range<T>) {
+        V first = at_least(n, lowest_first<V>);
+        return scale(scale(v, first), n - first);
+    }
+#endif
+    return scale(v, n);
 }
 
 // exp(-a) for a from 0 to where its product with anything is 0.
@@ -148,8 +162,8 @@ template <class T, class V> INFINIOP_INLINE V log1p(V z) {
     return mul_add(s * square, log1p_curve<T>(square), s + s);
 }
 
-// exp(-a^2/2).
-template <class T, class V> INFINIOP_INLINE power<T, V> exp_of_minus_half_square(V a) {
+// The exponent of exp(-a^2/2) in powers of two, and exp(-a^2/2).
+template <class T, class V> INFINIOP_INLINE split_exponent<V> minus_half_square(V a) {
     typedef constants<V> C;
     double_word<V> square = exact_product(a, a);
     split_exponent<V> exponent = split_product(square.hi, splat<V>(C::gelu_exponent_hi));
@@ -157,17 +171,18 @@ template <class T, class V> INFINIOP_INLINE power<T, V> exp_of_minus_half_square
         exponent.rest = mul_add(square.lo, splat<V>(C::gelu_exponent_hi), exponent.rest);
         exponent.rest = mul_add(square.hi, splat<V>(C::gelu_exponent_lo), exponent.rest);
     }
-    return exp2<T>(exponent);
+    return exponent;
+}
+template <class T, class V> INFINIOP_INLINE power<T, V> exp_of_minus_half_square(V a) {
+    return exp2<T>(minus_half_square<T>(a));
 }
 
-// R(a) = (1 - Phi(a)) exp(a^2/2) for a >= 0, a polynomial in r = k/(a + k).
+// a (1 - Phi(a)) exp(a^2/2) for a >= 0, as p / (slope p + m) with polynomials p/a and m: for large a this nears
+// 1/slope, and what p lost by rounding cancels.
 template <class T, class V> INFINIOP_INLINE V scaled_normal_tail(V a) {
-    constexpr scalar<V> k = polynomial_coefficients<scalar<V>, is_narrow<T>>::gelu_tail_k;
-    V sum = a + k, r = splat<V>(k) / sum, value = r * normal_tail<T>(r);
-    if constexpr (is_narrow<T>) return value;
-    // r is that of a number beside a, by what the sum and the quotient lost: R' = a R - 1/sqrt(2 pi) brings it to a.
-    V lost = a - (sum - k), beside = mul_add(r, lost, product_minus(r, sum, splat<V>(k))) * sum;
-    return mul_add(beside, mul_add(a, value, splat<V>(-constants<V>::normal_density)) * (1 / k), value);
+    typedef polynomial_coefficients<scalar<V>, is_narrow<T>> C;
+    V p = mul_add_once(a, splat<V>(C::normal_tail[0]), a * a * normal_tail_from<V, C, 1>::at(a));
+    return p / mul_add_once(p, splat<V>(C::normal_tail_slope), normal_tail_rest<T>(a));
 }
 
 // (1 - Phi(a) - a phi(a)) exp(a^2/2) for a >= 0. Its zero at 0.7518 is factored out, as that of a rational number,
