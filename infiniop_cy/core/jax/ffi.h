@@ -1,6 +1,6 @@
 // What a handler of XLA's typed FFI, by which JAX calls compiled code on a CPU, sees of it. The interface is plain C
 // structs that carry their sizes and only grow at their ends, so nothing of jaxlib is needed to build; XLA asks each
-// handler for the version below when it is registered, and refuses one whose structs are not its own.
+// handler for the version below when it is registered.
 // Source: the C API of the FFI, version 0.1 (xla/ffi/api/c_api.h, openxla.org/xla/custom_call).
 #pragma once
 #include <cstddef>
