@@ -8,7 +8,7 @@ from infiniop_cy.testing.reference import FORMATS, same_bits, ulp_of
 
 
 def ulp_error(actual, exact):
-    """|actual - exact| in units in the last place of actual's dtype at exact. Same shapes; float64.
+    """``|actual - exact|`` in units in the last place of actual's dtype at exact. Same shapes; float64.
 
     actual: an array of float16, bfloat16, float32 or float64; exact: its truth in float64, or wider than actual. Equal
     infinities and two NaN are 0 apart; any other pair with one of them inf. Muller et al., Handbook of Floating-Point
@@ -60,10 +60,10 @@ def _complex_step(forward, x, step=1e-30):
 
 
 def gradcheck(forward, backward, x, grad_output=None, *, rtol=1e-6, atol=1e-8, h=1e-5):
-    """Assert that backward(grad_output, x) is the gradient of sum(grad_output * forward(x)), elementwise, in float64.
+    """Assert that backward(grad_output, x) is the gradient of ``sum(grad_output * forward(x))``, elementwise, in float64.
 
     forward: f(x) of float64 arrays, elementwise; differentiated by a complex step where it takes complex numbers (to
-    rounding), and else by central differences (to h**2 and eps/h, so rtol and atol are not below 1e-9). Choose x more
+    rounding), and else by central differences (to ``h**2`` and ``eps/h``, so rtol and atol are not below 1e-9). Choose x more
     than h away from kinks. x: float64, any shape. grad_output: of that shape; None: ones.
     Raises AssertionError with the worst element, ValueError where shapes differ."""
     x = np.asarray(x, np.float64)
@@ -78,9 +78,9 @@ def gradcheck(forward, backward, x, grad_output=None, *, rtol=1e-6, atol=1e-8, h
 
 
 def assert_invariant(f, arrays, *, threads=(), layouts=tuple(LAYOUTS), batch_cuts=()):
-    """Assert that f(*arrays) has the same bits however it is called. All arrays have one shape, and so has the result.
+    """Assert that ``f(*arrays)`` has the same bits however it is called. All arrays have one shape, and so has the result.
 
-    threads: numbers to call f(*arrays, num_threads=n) with. layouts: names of LAYOUTS that the arrays are copied to.
+    threads: numbers to call ``f(*arrays, num_threads=n)`` with. layouts: names of LAYOUTS that the arrays are copied to.
     batch_cuts: places along axis 0; the results of both parts, joined, must be those of the whole.
     Raises AssertionError saying which call differs; ValueError for shapes that differ, a layout that is none and a cut
     that leaves one part empty."""

@@ -1,11 +1,28 @@
 # What Python descriptors hold: tensors without data, and plans to run on addresses.
 
 cdef class TensorDescriptor:
-    """Shape, dtype and strides of a tensor, without its data. Immutable.
+    """TensorDescriptor(shape, dtype, strides=None)
 
-    shape: sequence of lengths, up to 64. dtype: a NumPy dtype or name; "bfloat16" needs no ml_dtypes.
-    strides: in elements (not bytes), negative and 0 (broadcast) allowed; None: contiguous, C order.
-    Raises BadTensorShape, BadTensorDtype, BadTensorStrides.
+    Shape, dtype and strides of a tensor, without its data. Immutable.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Up to 64 lengths.
+    dtype : dtype or str
+        A NumPy dtype or its name; "bfloat16" needs no ml_dtypes.
+    strides : sequence of int, optional
+        In elements, not bytes; negative ones and 0 (broadcast) allowed. None: contiguous, C order.
+
+    Raises
+    ------
+    BadTensorShape, BadTensorDtype, BadTensorStrides
+
+    Examples
+    --------
+    >>> import infiniop_cy as iop
+    >>> iop.TensorDescriptor((2, 3), "float32")
+    TensorDescriptor((2, 3), 'float32', strides=(3, 1))
     """
     cdef Tensor tensor
     cdef readonly tuple shape
