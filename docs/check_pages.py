@@ -1,4 +1,4 @@
-"""What Sphinx does not check: the sessions in Markdown pages, the examples that are no gallery, links that GitHub follows.
+"""What Sphinx does not check: sessions in Markdown pages, examples that are no gallery, links that GitHub follows.
 
     python docs/check_pages.py sessions     every ```pycon block prints what it says
     python docs/check_pages.py examples     every script of examples/ ends with status 0

@@ -1,5 +1,5 @@
-"""How Sphinx builds the site: `make docs`. The pages stay readable on GitHub; what follows from the table of operators is
-written at build into docs/generated, which git does not know."""
+"""How Sphinx builds the site: `make docs`. The pages stay readable on GitHub; what follows from the table of operators
+is written at build into docs/generated, which git does not know."""
 import ast
 import importlib.metadata
 import pathlib
@@ -50,6 +50,7 @@ sphinx_gallery_conf = {
     "ignore_pattern": "|".join(rf"{p.name}$" for p in GALLERY.glob("*.py") if not _is_gallery(p)) or "^$",
     "download_all_examples": False,
     "show_signature": False,
+    "write_computation_times": False,
     "show_memory": False,
     "min_reported_time": 1e9,
     "abort_on_example_error": True,

@@ -3,7 +3,7 @@ Train a network in 40 lines
 ===========================
 
 A convolutional network learns to read handwritten digits: forward, backward and the step, with nothing but NumPy and
-infiniop_cy. No tape records what happens; each line of the backward pass is one line of the forward pass, differentiated.
+infiniop_cy. No tape records what happens: each line of the backward pass is a line of the forward pass, differentiated.
 
 The data are scikit-learn's 1,797 digits of 8×8 pixels, which come with it: ``pip install "infiniop_cy[demo]"``.
 """
@@ -26,8 +26,8 @@ train, test = order[360:], order[:360]
 # %%
 # Three layers
 # ------------
-# Two convolutions, the second of which halves the image, and one with a kernel as large as what is left: a dense layer, with
-# one score for each digit. The weights' scale is He's, which keeps the size of what passes through about the same.
+# Two convolutions, the second of which halves the image, and one with a kernel as large as what is left: a dense layer,
+# with one score for each digit. The weights' scale is He's, which keeps the size of what passes through about the same.
 
 
 def layer(channels_out, channels_in, kernel):
@@ -108,5 +108,5 @@ plt.show()
 # %%
 # Next
 # ----
-# ``examples/network.py`` makes layers and Adam of this, in forty lines more, and ``examples/train_digits.py`` trains such a
-# network in any of the four dtypes.
+# ``examples/network.py`` makes layers and Adam of this, in forty lines more, and ``examples/train_digits.py`` trains such
+# a network in any of the four dtypes.

@@ -258,8 +258,8 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
     Parameters
     ----------
     grad_output : array_like of shape (N, C_out, *out_shape)
-        ``out_shape = (in_shape + before + after - dilation*(kernel_shape - 1) - 1) // stride + 1``. All arrays are of one
-        dtype, float16, bfloat16 (ml_dtypes), float32 or float64, and of any strides.
+        ``out_shape = (in_shape + before + after - dilation*(kernel_shape - 1) - 1) // stride + 1``. All arrays are of
+        one dtype, float16, bfloat16 (ml_dtypes), float32 or float64, and of any strides.
     input : array_like of shape (N, C_in, *in_shape)
     weight : array_like of shape (C_out, C_in/groups, *kernel_shape)
     stride, dilation : int or tuple of int, optional

@@ -4,8 +4,8 @@ the documentation draws.
     .venv/bin/python tools/accuracy_atlas.py              all operators; a minute
     .venv/bin/python tools/accuracy_atlas.py --op silu    that one, the others' rows stay
 
-float16 and bfloat16: all 65,536 numbers. float32: a sample, judged by this library's float64 kernels. float64: a smaller
-one, judged by 50 digits. The gradients' grad_output is 1, so that they are the derivatives.
+float16 and bfloat16: all 65,536 numbers. float32: a sample, judged by this library's float64 kernels. float64: a
+smaller one, judged by 50 digits. The gradients' grad_output is 1, so that they are the derivatives.
 """
 import argparse
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""The pictures of the operators: curves, and errors in ulp against x. Lines and letters are read on white and on black."""
+"""The pictures of the operators: curves, and errors in ulp against x. They are read on white and on black."""
 import matplotlib
 
 matplotlib.use("Agg")
