@@ -21,7 +21,7 @@ DEF := (?:cp?def (?:[^c]|c[^l])|def )[^(\n]*
 # What else changes the compiled module: another value of any of these builds it again.
 SETTINGS := $(foreach name,CC CXX CPPFLAGS CFLAGS CXXFLAGS LDFLAGS INFINIOP_CY_OPENMP INFINIOP_CY_DEBUG INFINIOP_CY_SANITIZE,$(name)=$($(name)))
 
-.PHONY: help test fuzz demo bench bench-conv lint test-aarch64 clean FORCE
+.PHONY: help test fuzz demo bench bench-conv docs lint test-aarch64 clean FORCE
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile
@@ -48,6 +48,15 @@ bench: $(VENV)/bench.stamp  ## build, then measure every operator beside torch, 
 bench-conv: $(VENV)/bench-conv.stamp  ## the same for convolutions (ARGS='--family zoo' for whole networks)
 	$(RUN) benchmarks/conv.py $(ARGS)
 
+docs: $(VENV)/docs.stamp  ## build the site into docs/_build/html, run every session and example in it, check its links
+	$(RUN) docs/check_pages.py sessions
+	@# Warnings are errors: names that are not there, links to nowhere, examples that fail. They come up when a page is
+	@# read, so all are read anew.
+	rm -rf docs/_build docs/generated
+	$(RUN) -m sphinx -b html -d docs/_build/doctrees -W --keep-going -q docs docs/_build/html
+	$(RUN) -m sphinx -b doctest -d docs/_build/doctrees -W --keep-going -q docs docs/_build/doctest
+	$(RUN) docs/check_pages.py examples links
+
 lint: $(VENV)/lint.stamp  ## style, lines of 120 columns, functions of 60 lines, types, the stubs against what they describe
 	$(RUN) -m ruff check .
 	PATH=$(abspath $(BIN)):$$PATH cython-lint $(CYTHON_FILES)
@@ -66,7 +75,8 @@ test-aarch64: $(VENV)/test.stamp  ## compile for aarch64 and run the tests of va
 	.ci/aarch64.sh $(RUN)
 
 clean:  ## remove all that was made, .venv included
-	rm -rf $(VENV) build dist *.egg-info examples/output .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist *.egg-info examples/output docs/_build docs/generated
+	rm -rf .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf infiniop_cy/core/*.so infiniop_cy/capi/lib infiniop_cy/capi/infiniop.pxd infiniop_cy/capi/include/infiniop.h
 	rm -f infiniop_cy/elementwise.pyi infiniop_cy/bridges/*.pyi

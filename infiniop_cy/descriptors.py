@@ -1,7 +1,7 @@
 """Operator descriptors: create, workspace_size, calculate, destroy. One class per row of operators.py, and conv."""
 from infiniop_cy.devices import Handle
 from infiniop_cy.explain import conv_explanation
-from infiniop_cy.functions import complete_parameters, formula_of, per_axis, with_hint
+from infiniop_cy.functions import complete_parameters, formula_of, parameter_doc, per_axis, with_hint
 from infiniop_cy.operators import OPERATORS
 from infiniop_cy.status import BadParam, BadTensorShape, NullPointer
 from infiniop_cy.verbose import log
@@ -71,9 +71,20 @@ class ElementwiseDescriptor(OperatorDescriptor):
 
 
 class ForwardDescriptor(ElementwiseDescriptor):
-    """create(handle, output, input): two TensorDescriptors of one shape; stride 0 broadcasts the input.
+    """The forward direction of an elementwise operator, planned.
 
-    Raises BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer.
+    Parameters
+    ----------
+    handle : Handle
+        The device that it runs on.
+    output, input : TensorDescriptor
+        Of one shape; stride 0 broadcasts the input.
+    **parameters
+        Those of the function of the same name, with the same defaults.
+
+    Raises
+    ------
+    BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer
     """
 
     def __init__(self, handle, output, input, **parameters):
@@ -89,9 +100,20 @@ class ForwardDescriptor(ElementwiseDescriptor):
 
 
 class BackwardDescriptor(ElementwiseDescriptor):
-    """create(handle, grad_input, input, grad_output): three TensorDescriptors of one shape; stride 0 broadcasts.
+    """The gradient of an elementwise operator, planned.
 
-    Raises BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer.
+    Parameters
+    ----------
+    handle : Handle
+        The device that it runs on.
+    grad_input, input, grad_output : TensorDescriptor
+        Of one shape; stride 0 broadcasts an input.
+    **parameters
+        Those of the function of the same name, with the same defaults.
+
+    Raises
+    ------
+    BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer
     """
 
     def __init__(self, handle, grad_input, input, grad_output, **parameters):
@@ -132,12 +154,25 @@ def _with_hint(error, input, weight, output, name, lists):
 
 
 class ConvBackwardDescriptor(OperatorDescriptor):
-    """create(handle, grad_output, input, weight, bias, pads, strides, dilations, groups).
+    """conv_backward, planned. The gradients are contiguous, shaped like input, weight and bias.
 
-    grad_output, input, weight: TensorDescriptors as for conv_backward; bias: that of the (C_out,) bias, or None.
-    pads, strides, dilations: an integer, or one per spatial axis, as pads=(1, 0), strides=(2, 2), dilations=(1, 1) of
-    an image; a pad is for both sides. The gradients are contiguous, shaped like
-    input, weight and bias. Raises BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer.
+    Parameters
+    ----------
+    handle : Handle
+        The device that it runs on.
+    grad_output, input, weight : TensorDescriptor
+        Shaped as for conv_backward, of any strides.
+    bias : TensorDescriptor or None
+        That of the (C_out,) bias; None: there is none.
+    pads, strides, dilations : int or sequence of int
+        In pixels, an integer or one per spatial axis, as ``pads=(1, 0), strides=(2, 2), dilations=(1, 1)`` of an image;
+        a pad is for both sides.
+    groups : int
+        Number of independent groups of channels.
+
+    Raises
+    ------
+    BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer
     """
 
     operator = "conv_backward"
@@ -167,12 +202,25 @@ class ConvBackwardDescriptor(OperatorDescriptor):
 
 
 class ConvDescriptor(OperatorDescriptor):
-    """create(handle, output, input, weight, bias, pads, strides, dilations, groups).
+    """conv, planned.
 
-    output, input, weight: TensorDescriptors as for conv, any strides; bias: that of the (C_out,) bias, or None.
-    pads, strides, dilations: an integer, or one per spatial axis, as pads=(1, 0), strides=(2, 2), dilations=(1, 1) of
-    an image; a pad is for both sides.
-    Raises BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer.
+    Parameters
+    ----------
+    handle : Handle
+        The device that it runs on.
+    output, input, weight : TensorDescriptor
+        Shaped as for conv, of any strides.
+    bias : TensorDescriptor or None
+        That of the (C_out,) bias; None: there is none.
+    pads, strides, dilations : int or sequence of int
+        In pixels, an integer or one per spatial axis, as ``pads=(1, 0), strides=(2, 2), dilations=(1, 1)`` of an image;
+        a pad is for both sides.
+    groups : int
+        Number of independent groups of channels.
+
+    Raises
+    ------
+    BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer
     """
 
     operator = "conv"
@@ -200,14 +248,32 @@ class ConvDescriptor(OperatorDescriptor):
         self.plan.calculate(workspace, output, input, weight, bias, stream=stream)
 
 
+_CLASS_DOC = """\
+{name}(handle, {tensors}{parameters})
+
+    {operator}, planned: ``{expression}``.
+
+    Parameters
+    ----------
+    handle : Handle
+        The device that it runs on.
+    {tensors} : TensorDescriptor
+        Of one shape; stride 0 broadcasts an input.
+{entries}
+    Raises
+    ------
+    BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer
+    """
+
+
 def _class_of(operator):
     name = operator.class_name + "Descriptor"
-    parameters = "".join(f", {p.name}={p.default!r}" for p in operator.parameters)
-    base = BackwardDescriptor if operator.backward else ForwardDescriptor
-    return name, type(name, (base,), {
+    return name, type(name, (BackwardDescriptor if operator.backward else ForwardDescriptor,), {
         "definition": operator, "operator": operator.name, "__module__": "infiniop_cy",
-        "__doc__": f"{name}(handle, {', '.join(operator.tensors)}{parameters})\n\n    Descriptor of {operator.name}: "
-                   f"{operator.expression}.\n    {base.__doc__}"})
+        "__doc__": _CLASS_DOC.format(
+            name=name, operator=operator.name, expression=operator.expression, tensors=", ".join(operator.tensors),
+            parameters="".join(f", {p.name}={p.default!r}" for p in operator.parameters),
+            entries="".join(map(parameter_doc, operator.parameters)))})
 
 
 DESCRIPTORS = dict(map(_class_of, OPERATORS))

@@ -15,33 +15,63 @@ _FORMULAS = {name: number for number, name in enumerate(_core.formula_names())}
 _BACKWARD_DOC = """\
 {name}(grad_output, input{positional}, *{keywords}, out=None, accumulate=False, device=None, num_threads=None)
 
-    grad_input = {expression}, with g = grad_output and x = input, elementwise.
+    ``grad_input = {expression}``, with g = grad_output and x = input, elementwise.
 
-    grad_output, input: arrays of float16, bfloat16 (ml_dtypes), float32 or float64{one_dtype}, whose shapes
-        broadcast; any strides. NumPy's, or another library's that gives them away without a copy.
-{parameters}    out: array of exactly the broadcast shape to write the result to; may be grad_output or input itself.
-        Returned as it is.
-    accumulate: add to what `out` holds, with one rounding, instead of overwriting it.
+    Parameters
+    ----------
+    grad_output, input : array_like
+        Of float16, bfloat16 (ml_dtypes), float32 or float64{one_dtype}, whose shapes broadcast; any strides.
+        NumPy's, or another library's that gives them away without a copy.
+{parameters}    out : ndarray, optional
+        Array of exactly the broadcast shape to write the result to; may be grad_output or input itself. Returned as
+        it is.
+    accumulate : bool, optional
+        Add to what `out` holds, with one rounding, instead of overwriting it.
     {rest}"""
 _FORWARD_DOC = """\
 {name}(input{positional}, *{keywords}, out=None, device=None, num_threads=None)
 
-    output = {expression}, with x = input, elementwise.
+    ``output = {expression}``, with x = input, elementwise.
 
-    input: array of float16, bfloat16 (ml_dtypes), float32 or float64; any shape and strides. NumPy's, or another
+    Parameters
+    ----------
+    input : array_like
+        Of float16, bfloat16 (ml_dtypes), float32 or float64; any shape and strides. NumPy's, or another
         library's that gives it away without a copy.
-{parameters}    out: array of exactly the input's shape to write the result to; may be input itself. Returned as it is.
+{parameters}    out : ndarray, optional
+        Array of exactly the input's shape to write the result to; may be input itself. Returned as it is.
     {rest}"""
-_REST = """device: None (where the data is), "cpu", "cuda", "cuda:1", ..., "auto".
-    num_threads: at most this many threads for this call; see iop.threads.
+_REST = """device : str, optional
+        "cpu", "cuda", "cuda:1", ..., "auto"; None: where the data is.
+    num_threads : int, optional
+        At most this many threads for this call; see iop.threads.
 
+    Returns
+    -------
+    ndarray
+        Of the shape of `out`, and of the inputs' dtype where `out` is None.
+
+    Raises
+    ------
+    BadTensorDtype, BadTensorShape, BadTensorStrides, BadParam, NullPointer
+        See iop.Status. After any of them, `out` is unchanged.
+
+    Notes
+    -----
     Computed in float32 (float64 for float64) and rounded once, to nearest even; the same bits for any
     number of threads and any layout. {notes}
 
-    Raises BadTensorDtype, BadTensorShape, BadTensorStrides, BadParam, NullPointer (see iop.Status); after
-    any of them, out is unchanged.
-    Source: {source}.
+    References
+    ----------
+    {source}.
     """
+
+
+def parameter_doc(parameter):
+    """Its entry in the docstring, as numpydoc has it."""
+    values = "{" + ", ".join(map(repr, parameter.choices)) + "}" if parameter.choices \
+        else type(parameter.default).__name__
+    return f"    {parameter.name} : {values}, optional\n        {parameter.doc}\n"
 
 
 _OUT_HINT = "; the array to add to is given as out="
@@ -122,7 +152,7 @@ class ElementwiseOperator(_core.ElementwiseCall):
             one_dtype="" if operator.promotes else ", both the same",
             positional="".join(f", {p.name}={p.default!r}" for p in operator.parameters if p.positional),
             keywords="".join(f", {p.name}={p.default!r}" for p in operator.parameters if not p.positional),
-            parameters="".join(f"    {p.name}: {p.doc}\n" for p in operator.parameters))
+            parameters="".join(map(parameter_doc, operator.parameters)))
 
     def general(self, *args, out=None, device=None, num_threads=None, **given):
         """Any call that is not on plain arrays."""
@@ -253,26 +283,61 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
                   num_threads=None):
     """Gradients of a 1-, 2- or 3-dimensional convolution (cross-correlation, as in every framework).
 
-    grad_output: (N, C_out, *out_shape); input: (N, C_in, *in_shape); weight: (C_out, C_in/groups, *kernel_shape);
-        all of one dtype: float16, bfloat16 (ml_dtypes), float32 or float64; any strides.
-        out_shape = (in_shape + before + after - dilation*(kernel_shape - 1) - 1) // stride + 1.
-    stride, dilation: window step and tap distance in pixels, an integer or one per spatial axis, at least 1.
-    padding: pixels of zeros around input: an integer, one per spatial axis, (before, after) pairs, "valid"
-        (none) or "same" (out_shape = in_shape; stride 1 only; the odd pixel goes after).
-    groups: number of independent groups of channels; divides C_in and C_out.
-    output_mask: which of (grad_input, grad_weight, grad_bias) to compute.
-    out: arrays to write them to, or None for new ones. Must share no memory with each other.
-    accumulate: add to what `out` holds, with one rounding. Batches cut into pieces and accumulated into float32
-        or float64 give the bits of the whole.
-    device, num_threads: as for the other operators.
+    Parameters
+    ----------
+    grad_output : array_like of shape (N, C_out, *out_shape)
+        ``out_shape = (in_shape + before + after - dilation*(kernel_shape - 1) - 1) // stride + 1``. All arrays are of
+        one dtype, float16, bfloat16 (ml_dtypes), float32 or float64, and of any strides.
+    input : array_like of shape (N, C_in, *in_shape)
+    weight : array_like of shape (C_out, C_in/groups, *kernel_shape)
+    stride, dilation : int or tuple of int, optional
+        Window step and tap distance in pixels, an integer or one per spatial axis, at least 1.
+    padding : int, tuple or str, optional
+        Pixels of zeros around input: an integer, one per spatial axis, (before, after) pairs, "valid" (none) or "same"
+        (out_shape = in_shape; stride 1 only; the odd pixel goes after).
+    groups : int, optional
+        Number of independent groups of channels; divides C_in and C_out.
+    output_mask : tuple of 3 bool, optional
+        Which of (grad_input, grad_weight, grad_bias) to compute.
+    out : tuple of 3 ndarray or None, optional
+        Arrays to write them to, or None for new ones. Must share no memory with each other.
+    accumulate : bool, optional
+        Add to what `out` holds, with one rounding. Batches cut into pieces and accumulated into float32 or float64 give
+        the bits of the whole.
+    device, num_threads : optional
+        As for the other operators.
 
-    Returns ConvGradients(grad_input, grad_weight, grad_bias), shaped like input, weight and (C_out,).
+    Returns
+    -------
+    ConvGradients
+        (grad_input, grad_weight, grad_bias), shaped like input, weight and (C_out,); None where left out.
+
+    Raises
+    ------
+    BadTensorDtype, BadTensorShape, BadTensorStrides, BadParam, NullPointer
+        After any of them, `out` is unchanged. An exception of a signal handler, such as KeyboardInterrupt, ends a long
+        call early; `out` is then incomplete.
+
+    Notes
+    -----
     Accumulated in float32 (float64 for float64), rounded once. Pixels of input that no window touches get 0.
     Subnormal bfloat16 numbers may count as 0 (docs/convolution.md).
 
-    Raises BadTensorDtype, BadTensorShape, BadTensorStrides, BadParam, NullPointer; after any of them, out is unchanged.
-    An exception of a signal handler, such as KeyboardInterrupt, ends a long call early; out is then incomplete.
-    Source: torch.ops.aten.convolution_backward, infiniopConvBackward.
+    References
+    ----------
+    torch.ops.aten.convolution_backward, infiniopConvBackward.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import infiniop_cy as iop
+    >>> grads = iop.conv_backward(np.ones((1, 1, 2, 2)), np.ones((1, 1, 3, 3)), np.ones((1, 1, 2, 2)))
+    >>> grads.grad_input[0, 0]
+    array([[1., 2., 1.],
+           [2., 4., 2.],
+           [1., 2., 1.]])
+    >>> grads.grad_bias
+    array([4.])
     """
     for name, value in (("grad_output", grad_output), ("input", input), ("weight", weight)):
         if value is None:
@@ -300,22 +365,47 @@ def conv(input, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1,
     """The 1-, 2- or 3-dimensional convolution (cross-correlation, as in every framework) that conv_backward
     differentiates.
 
-    input: (N, C_in, *in_shape); weight: (C_out, C_in/groups, *kernel_shape); bias: (C_out,) or None; all of one dtype:
-        float16, bfloat16 (ml_dtypes), float32 or float64; any strides.
-    stride, padding, dilation, groups: as for conv_backward.
-    out: array of shape (N, C_out, *out_shape) to write the result to, of any layout; returned itself. What it shares
-        with the inputs is copied first.
-    device, num_threads: as for the other operators.
+    Parameters
+    ----------
+    input : array_like of shape (N, C_in, *in_shape)
+        All arrays are of one dtype, float16, bfloat16 (ml_dtypes), float32 or float64, and of any strides.
+    weight : array_like of shape (C_out, C_in/groups, *kernel_shape)
+    bias : array_like of shape (C_out,), optional
+    stride, padding, dilation, groups : optional
+        As for conv_backward.
+    out : ndarray of shape (N, C_out, *out_shape), optional
+        Array to write the result to, of any layout; returned itself. What it shares with the inputs is copied first.
+    device, num_threads : optional
+        As for the other operators.
 
-    Returns (N, C_out, *out_shape), contiguous, where out_shape = (in_shape + before + after
-        - dilation*(kernel_shape - 1) - 1) // stride + 1.
+    Returns
+    -------
+    ndarray of shape (N, C_out, *out_shape)
+        Contiguous, where
+        ``out_shape = (in_shape + before + after - dilation*(kernel_shape - 1) - 1) // stride + 1``.
+
+    Raises
+    ------
+    BadTensorDtype, BadTensorShape, BadTensorStrides, BadParam, NullPointer
+        After any of them, `out` is unchanged. A signal handler's exception ends a long call early.
+
+    Notes
+    -----
     Accumulated in float32 (float64 for float64), the bias last, and rounded once; the same bits for any number of
     threads, any layout and any cut of the batch. Padding is no term of a sum: an inf weight over it adds nothing.
     Subnormal bfloat16 numbers may count as 0 (docs/convolution.md).
 
-    Raises BadTensorDtype, BadTensorShape, BadTensorStrides, BadParam, NullPointer; after any of them, out is unchanged.
-    A signal handler's exception ends a long call early.
-    Source: torch.nn.functional.conv1d, conv2d and conv3d; infiniopConv.
+    References
+    ----------
+    torch.nn.functional.conv1d, conv2d and conv3d; infiniopConv.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import infiniop_cy as iop
+    >>> iop.conv(np.arange(9.0).reshape(1, 1, 3, 3), np.ones((1, 1, 2, 2)), np.array([100.0]))
+    array([[[[108., 112.],
+             [120., 124.]]]])
     """
     for name, value in (("input", input), ("weight", weight)):
         if value is None:

@@ -139,13 +139,13 @@ ROWS = (
         source="Hendrycks and Gimpel, Gaussian Error Linear Units (2016); torch.nn.functional.gelu",
         parameters=(Parameter(
             "approximate", "none",
-            '"none": Phi and phi are the normal distribution and density. "tanh": x/2 * (1 + tanh(u)),\n'
-            "        u = sqrt(2/pi)*(x + 0.044715*x**3), whose derivative is\n"
-            "        (1 + tanh(u))/2 + x/2 * sech(u)**2 * sqrt(2/pi)*(1 + 0.134145*x**2).",
+            '"none": Phi and phi are the normal distribution and density. "tanh": ``x/2 * (1 + tanh(u))``,\n'
+            "        ``u = sqrt(2/pi)*(x + 0.044715*x**3)``, whose derivative is\n"
+            "        ``(1 + tanh(u))/2 + x/2 * sech(u)**2 * sqrt(2/pi)*(1 + 0.134145*x**2)``.",
             choices={"none": "gelu", "tanh": "gelu_tanh"}),),
         value_notes="x = -inf gives 0, the limit (torch: NaN). The tail keeps relative accuracy.",
         notes="x = +inf gives g and x = -inf gives 0, the limits (torch: NaN). The tails keep relative accuracy.\n"
-              "    The infiniop document prints the tanh form without the 1 in (1 + tanh(u))/2, which is wrong.",
+              "    The infiniop document prints the tanh form without the 1 in ``(1 + tanh(u))/2``, which is wrong.",
         zeros=(-0.7518, -0.7525),
         spellings=(("GeLUBackward", "gelu_tanh_backward"), ("GeluBackWard", "gelu_tanh_backward"))),
     Row("leaky_relu", "x > 0 ? x : x*negative_slope", "x > 0 ? g : g*negative_slope",
@@ -168,7 +168,8 @@ ROWS = (
         forward=lambda m, x: 1 / (1 + m.exp(-x)),
         source="torch.sigmoid",
         value_notes="x = -inf gives 0. Neither tail vanishes early.",
-        notes="x is the forward input, not its result. Computed as exp(-|x|) / (1 + exp(-|x|))**2: no cancellation."),
+        notes="x is the forward input, not its result. Computed as\n"
+              "    ``exp(-|x|) / (1 + exp(-|x|))**2``: no cancellation."),
     Row("silu", "x * sigmoid(x)", "g * s*(1 + x*(1 - s)), s = sigmoid(x)",
         forward=lambda m, x: x / (1 + m.exp(-x)),
         source="Elfwing et al., Sigmoid-Weighted Linear Units (2017); torch.nn.functional.silu",
@@ -178,8 +179,8 @@ ROWS = (
     Row("tanh", "tanh(x)", "g * (1 - tanh(x)**2)",
         forward=lambda m, x: m.tanh(x),
         source="torch.tanh",
-        notes="x is the forward input, not its result. Computed as 4*e / (1 + e)**2, e = exp(-2*|x|), which\n"
-              "    cancels nothing."),
+        notes="x is the forward input, not its result. Computed as ``4*e / (1 + e)**2``,\n"
+              "    ``e = exp(-2*|x|)``, which cancels nothing."),
     Row("softplus", "beta*x > threshold ? x : log(1 + exp(beta*x)) / beta",
         "beta*x > threshold ? g : g * sigmoid(beta*x)",
         forward=lambda m, x, beta=1.0, threshold=20.0: (

@@ -47,7 +47,7 @@ def test_function_is_an_object_with_name_signature_and_doc(operator):
     for parameter in operator.parameters:
         assert signature.parameters[parameter.name].default == parameter.default
         assert parameter.name in function.__doc__
-    for word in (operator.expression, operator.source, "Raises", "out:", "num_threads"):
+    for word in (operator.expression, operator.source, "Raises", "out :", "num_threads"):
         assert word in function.__doc__
     assert function.__name__ == operator.name
     assert operator.name in repr(function)

@@ -8,13 +8,32 @@ from infiniop_cy.testing.reference import FORMATS, same_bits, ulp_of
 
 
 def ulp_error(actual, exact):
-    """|actual - exact| in units in the last place of actual's dtype at exact. Same shapes; float64.
+    """``|actual - exact|`` in units in the last place of actual's dtype at exact.
 
-    actual: an array of float16, bfloat16, float32 or float64; exact: its truth in float64, or wider than actual. Equal
-    infinities and two NaN are 0 apart; any other pair with one of them inf. Muller et al., Handbook of Floating-Point
-    Arithmetic (2018), section 2.3.
-    Raises TypeError for other dtypes, and for a truth in the precision of what it judges; ValueError for other
-    shapes."""
+    Equal infinities and two NaN are 0 apart; any other pair with one of them inf.
+
+    Parameters
+    ----------
+    actual : array_like
+        Of float16, bfloat16, float32 or float64.
+    exact : array_like
+        Of the same shape: its truth in float64, or wider than actual.
+
+    Returns
+    -------
+    ndarray of float64
+
+    Raises
+    ------
+    TypeError
+        For other dtypes, and for a truth in the precision of what it judges.
+    ValueError
+        For other shapes.
+
+    References
+    ----------
+    Muller et al., Handbook of Floating-Point Arithmetic (2018), section 2.3.
+    """
     actual, exact = np.asarray(actual), np.asarray(exact)
     dtype = actual.dtype
     if dtype.name not in FORMATS:
@@ -34,7 +53,21 @@ def ulp_error(actual, exact):
 
 def assert_ulp(actual, exact, limit):
     """Raise AssertionError, naming the worst element with its bits, where ulp_error(actual, exact) exceeds limit.
-    limit: a number, at least 0. Raises TypeError and ValueError as ulp_error does."""
+
+    Parameters
+    ----------
+    actual, exact : array_like
+        As for ulp_error.
+    limit : float
+        In ulp, at least 0.
+
+    Raises
+    ------
+    AssertionError
+        Where an element is farther off.
+    TypeError, ValueError
+        As ulp_error does.
+    """
     if not limit >= 0:
         raise ValueError(f"assert_ulp: limit is {limit}, expected a number of at least 0")
     errors = ulp_error(actual, exact)
@@ -60,12 +93,31 @@ def _complex_step(forward, x, step=1e-30):
 
 
 def gradcheck(forward, backward, x, grad_output=None, *, rtol=1e-6, atol=1e-8, h=1e-5):
-    """Assert that backward(grad_output, x) is the gradient of sum(grad_output * forward(x)), elementwise, in float64.
+    """Assert that backward(grad_output, x) is the gradient of ``sum(grad_output * forward(x))``, in float64.
 
-    forward: f(x) of float64 arrays, elementwise; differentiated by a complex step where it takes complex numbers (to
-    rounding), and else by central differences (to h**2 and eps/h, so rtol and atol are not below 1e-9). Choose x more
-    than h away from kinks. x: float64, any shape. grad_output: of that shape; None: ones.
-    Raises AssertionError with the worst element, ValueError where shapes differ."""
+    Parameters
+    ----------
+    forward : callable
+        f(x) of float64 arrays, elementwise; differentiated by a complex step where it takes complex numbers (to
+        rounding), and else by central differences (to ``h**2`` and ``eps/h``, so rtol and atol are not below 1e-9).
+    backward : callable
+        f(grad_output, x), elementwise.
+    x : array_like of float64
+        Any shape. Choose x more than h away from kinks.
+    grad_output : array_like of float64, optional
+        Of that shape; None: ones.
+    rtol, atol : float, optional
+        Relative and absolute tolerance.
+    h : float, optional
+        The step of central differences.
+
+    Raises
+    ------
+    AssertionError
+        With the worst element.
+    ValueError
+        Where shapes differ.
+    """
     x = np.asarray(x, np.float64)
     g = np.ones_like(x) if grad_output is None else np.asarray(grad_output, np.float64)
     if g.shape != x.shape:
@@ -78,12 +130,28 @@ def gradcheck(forward, backward, x, grad_output=None, *, rtol=1e-6, atol=1e-8, h
 
 
 def assert_invariant(f, arrays, *, threads=(), layouts=tuple(LAYOUTS), batch_cuts=()):
-    """Assert that f(*arrays) has the same bits however it is called. All arrays have one shape, and so has the result.
+    """Assert that ``f(*arrays)`` has the same bits however it is called.
 
-    threads: numbers to call f(*arrays, num_threads=n) with. layouts: names of LAYOUTS that the arrays are copied to.
-    batch_cuts: places along axis 0; the results of both parts, joined, must be those of the whole.
-    Raises AssertionError saying which call differs; ValueError for shapes that differ, a layout that is none and a cut
-    that leaves one part empty."""
+    Parameters
+    ----------
+    f : callable
+        Of arrays of one shape, which its result has too.
+    arrays : sequence of array_like
+        What it is called with.
+    threads : sequence of int, optional
+        Numbers to call ``f(*arrays, num_threads=n)`` with.
+    layouts : sequence of str, optional
+        Names of LAYOUTS that the arrays are copied to.
+    batch_cuts : sequence of int, optional
+        Places along axis 0; the results of both parts, joined, must be those of the whole.
+
+    Raises
+    ------
+    AssertionError
+        Saying which call differs.
+    ValueError
+        For shapes that differ, a layout that is none and a cut that leaves one part empty.
+    """
     arrays = [np.asarray(a) for a in arrays]
     shape = arrays[0].shape
     if any(a.shape != shape for a in arrays):

@@ -38,7 +38,7 @@ def exact_result(case, *inputs):
 
 
 def ulp_of(value, dtype):
-    """The unit in the last place of |value| in that dtype, subnormals included; value: float or array."""
+    """The unit in the last place of ``|value|`` in that dtype, subnormals included; value: float or array."""
     bits, lowest = FORMATS[dtype]
     _, exponent = np.frexp(np.asarray(value, np.float64))
     return np.ldexp(1.0, np.maximum(exponent - 1, lowest) - (bits - 1))

@@ -98,8 +98,25 @@ def thread_settings():
 class threads:
     """``with threads(n):`` limits every call inside, in this thread or task, to n threads.
 
-    n: a positive integer. Raises BadParam for anything else. Nesting and asyncio tasks work as with any
-    context variable. ``num_threads=`` of a call goes before it.
+    Nesting and asyncio tasks work as with any context variable. ``num_threads=`` of a call goes before it.
+
+    Parameters
+    ----------
+    n : int
+        At least 1.
+
+    Raises
+    ------
+    BadParam
+        For anything else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import infiniop_cy as iop
+    >>> with iop.threads(1):
+    ...     iop.relu(np.float32([-1, 1]))
+    array([0., 1.], dtype=float32)
     """
 
     def __init__(self, n):

@@ -2,11 +2,27 @@
 
 cdef class TensorDescriptor:
     """TensorDescriptor(shape, dtype, strides=None)\n--\n\n
+
     Shape, dtype and strides of a tensor, without its data. Immutable.
 
-    shape: sequence of lengths, up to 64. dtype: a NumPy dtype or name; "bfloat16" needs no ml_dtypes.
-    strides: in elements (not bytes), negative and 0 (broadcast) allowed; None: contiguous, C order.
-    Raises BadTensorShape, BadTensorDtype, BadTensorStrides.
+    Parameters
+    ----------
+    shape : sequence of int
+        Up to 64 lengths.
+    dtype : dtype or str
+        A NumPy dtype or its name; "bfloat16" needs no ml_dtypes.
+    strides : sequence of int, optional
+        In elements, not bytes; negative ones and 0 (broadcast) allowed. None: contiguous, C order.
+
+    Raises
+    ------
+    BadTensorShape, BadTensorDtype, BadTensorStrides
+
+    Examples
+    --------
+    >>> import infiniop_cy as iop
+    >>> iop.TensorDescriptor((2, 3), "float32")
+    TensorDescriptor((2, 3), 'float32', strides=(3, 1))
     """
     cdef Tensor tensor
     cdef readonly tuple shape
