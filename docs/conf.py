@@ -3,6 +3,7 @@ is written at build into docs/generated, which git does not know."""
 import ast
 import importlib.metadata
 import pathlib
+import re
 import sys
 
 HERE = pathlib.Path(__file__).parent
@@ -17,7 +18,8 @@ extensions = [
     "sphinx.ext.autodoc", "sphinx.ext.doctest", "numpydoc", "myst_parser", "sphinx_design", "sphinx_copybutton",
     "sphinx_gallery.gen_gallery", "operator_pages", "start_page",
 ]
-exclude_patterns = ["_build", "generated/gallery/*.ipynb", "generated/gallery/*.py", "generated/gallery/index.rst"]
+exclude_patterns = ["_build", "generated/gallery/*.ipynb", "generated/gallery/*.py", "generated/gallery/index.rst",
+                    "generated/gallery/GALLERY_HEADER.rst", "generated/gallery/sg_execution_times.rst"]
 nitpicky = True
 show_warning_types = True
 
@@ -75,3 +77,12 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+
+
+def _within(app, name, source):
+    """Links out of docs/ lead to files on GitHub, which are not part of the site: their text stays."""
+    source[0] = re.sub(r"\[([^\]]+)\]\(\.\./[^)]+\)", r"`\1`", source[0])
+
+
+def setup(app):
+    app.connect("source-read", _within)

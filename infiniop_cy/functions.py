@@ -285,11 +285,11 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
 
     Parameters
     ----------
-    grad_output : array_like of shape (N, C_out, *out_shape)
+    grad_output : array_like of shape ``(N, C_out, *out_shape)``
         ``out_shape = (in_shape + before + after - dilation*(kernel_shape - 1) - 1) // stride + 1``. All arrays are of
         one dtype, float16, bfloat16 (ml_dtypes), float32 or float64, and of any strides.
-    input : array_like of shape (N, C_in, *in_shape)
-    weight : array_like of shape (C_out, C_in/groups, *kernel_shape)
+    input : array_like of shape ``(N, C_in, *in_shape)``
+    weight : array_like of shape ``(C_out, C_in/groups, *kernel_shape)``
     stride, dilation : int or tuple of int, optional
         Window step and tap distance in pixels, an integer or one per spatial axis, at least 1.
     padding : int, tuple or str, optional
@@ -367,20 +367,20 @@ def conv(input, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1,
 
     Parameters
     ----------
-    input : array_like of shape (N, C_in, *in_shape)
+    input : array_like of shape ``(N, C_in, *in_shape)``
         All arrays are of one dtype, float16, bfloat16 (ml_dtypes), float32 or float64, and of any strides.
-    weight : array_like of shape (C_out, C_in/groups, *kernel_shape)
+    weight : array_like of shape ``(C_out, C_in/groups, *kernel_shape)``
     bias : array_like of shape (C_out,), optional
     stride, padding, dilation, groups : optional
         As for conv_backward.
-    out : ndarray of shape (N, C_out, *out_shape), optional
+    out : ndarray of shape ``(N, C_out, *out_shape)``, optional
         Array to write the result to, of any layout; returned itself. What it shares with the inputs is copied first.
     device, num_threads : optional
         As for the other operators.
 
     Returns
     -------
-    ndarray of shape (N, C_out, *out_shape)
+    ndarray of shape ``(N, C_out, *out_shape)``
         Contiguous, where
         ``out_shape = (in_shape + before + after - dilation*(kernel_shape - 1) - 1) // stride + 1``.
 

@@ -73,14 +73,14 @@ def page(row, atlas):
     lines = [f".. _operator-{row.name}:", "", row.name, "=" * len(row.name), "",
              f"``{forward.expression}``", "",
              f"Gradient, with g = grad_output: ``{backward.expression}``", "",
-             f".. image:: ../pictures/{row.name}.svg", "   :class: dark-light",
+             f".. image:: /generated/pictures/{row.name}.svg", "   :class: dark-light",
              f"   :alt: {row.name} and its derivative", ""]
     lines += [f".. autofunction:: infiniop_cy.{operator.name}\n" for operator in (forward, backward)]
     lines += ["Values", "------", "", "In float32; the limits are kept where a formula would be NaN.", "", values(row)]
     if cases_of(row, atlas):
         lines += ["Accuracy", "--------", "",
                   "The largest error in ulp around each x (:doc:`how it was measured </atlas>`).", "",
-                  f".. image:: ../pictures/{row.name}-errors.svg", "   :class: dark-light",
+                  f".. image:: /generated/pictures/{row.name}-errors.svg", "   :class: dark-light",
                   f"   :alt: errors of {row.name} in ulp against x", ""]
     lines += ["Descriptors", "-----------", "",
               "Planned once and run often: :doc:`/reference/descriptors` has the methods.", ""]
@@ -95,7 +95,7 @@ def overview():
         return f"``{p.name}={p.default!r}``" + (f" or ``{list(p.choices)[1]!r}``" if p.choices else "")
     rows = [(f":ref:`operator-{row.name}`", f"``{row.value}``", f"``{row.gradient}``",
              ", ".join(map(shown, row.parameters)) or "\\-") for row in ROWS]
-    pages = "".join(f"   operators/{row.name}\n" for row in ROWS)
+    pages = "".join(f"   /generated/operators/{row.name}\n" for row in ROWS)
     return table(("function", "of x", "its gradient, ``..._backward``", "parameters"), rows, "12 32 38 18") + (
         f"\n.. toctree::\n   :hidden:\n\n{pages}")
 
@@ -113,9 +113,9 @@ def atlas_pages(atlas):
     rows = [(f"``{case}``", *(" | ".join(worst(found[dtype].get(whose)) for whose in WHOSE) for dtype in DTYPES))
             for case, found in atlas["cases"].items()]
     about = ", ".join(f"{what} {value}" for what, value in atlas["about"].items() if value)
-    pictures = "".join(f"\n{row.name}\n{'-' * len(row.name)}\n\n.. image:: pictures/{row.name}-errors.svg\n"
+    pictures = "".join(f"\n{row.name}\n{'-' * len(row.name)}\n\n.. image:: /generated/pictures/{row.name}-errors.svg\n"
                        f"   :class: dark-light\n   :alt: errors of {row.name} in ulp against x\n"
-                       f"   :target: operators/{row.name}.html\n"
+                       f"   :target: generated/operators/{row.name}.html\n"
                        for row in ROWS if cases_of(row, atlas))
     return f"Measured with {about}.\n" + table(("infiniop_cy | torch", *DTYPES), rows, "40 15 15 15 15"), pictures
 
