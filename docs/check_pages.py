@@ -108,7 +108,8 @@ def slugs(path):
 
 def links():
     """How many internal links are broken."""
-    pages = {path.resolve(): Page(path) for path in SITE.rglob("*.html")}
+    # Below _static is a template of the theme's, which is no page.
+    pages = {path.resolve(): Page(path) for path in SITE.rglob("*.html") if "_static" not in path.parts}
     wrong = [(path.relative_to(SITE), link) for path, page in pages.items() for link in page.links
              if broken(path, link, lambda target: pages[target].places if target in pages else None)]
     markdown = [path for path in ROOT.rglob("*.md") if not {".venv", "_build", "generated"} & set(path.parts)]

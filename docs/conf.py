@@ -69,7 +69,7 @@ html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": "infiniop_cy"},
     "navbar_align": "left",
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 4,
     "show_toc_level": 2,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],

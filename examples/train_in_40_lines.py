@@ -108,5 +108,5 @@ plt.show()
 # %%
 # Next
 # ----
-# ``examples/network.py`` makes layers and Adam of this, in forty lines more, and ``examples/train_digits.py`` trains such
-# a network in any of the four dtypes.
+# ``examples/network.py`` makes layers and Adam of this, in forty lines more, and ``examples/train_digits.py`` trains
+# such a network in any of the four dtypes.

@@ -6,8 +6,8 @@ SECTIONS = {
         ("start", "Five-minute start", "Install it, call it, read its errors, plan a call once and run it often."),
         ("generated/gallery/train_in_40_lines", "Train a network in 40 lines",
          "Handwritten digits, forward and backward by hand: what a framework does behind its tape."),
-        ("check-my-kernel", "Check my kernel", "One command says where a gradient operator is wrong, and what shows it."),
-        ("bridges", "Inside autograd, JAX, torch", "The same functions, differentiable, on the framework's own arrays."),
+        ("check-my-kernel", "Check my kernel", "One command says where an operator is wrong, and what shows it."),
+        ("bridges", "Inside autograd, JAX, torch", "The same functions, differentiable, on a framework's arrays."),
         ("reproducible", "Reproducible training", "The same weights to the bit, whatever the threads and the batch."),
         ("c-api", "C and the infiniop API", "libinfiniop.so with the symbols of InfiniCore, for any language."),
         ("gpu", "GPU", "The same formulas through PyCUDA, on whatever arrays are there already."),
@@ -36,7 +36,8 @@ def generate(app):
         entries = [entry for entry in entries if there_is(source, entry[0])]
         for page, title, text in entries:
             cards += [f":::{{grid-item-card}} {title}", f":link: /{page}", ":link-type: doc", "", text, ":::", ""]
-        contents += ["```{toctree}", ":hidden:", f":caption: {section}", "", *(page for page, _, _ in entries), "```", ""]
+        pages = [page for page, _, _ in entries]
+        contents += ["```{toctree}", ":hidden:", f":caption: {section}", "", *pages, "```", ""]
     (source / "generated").mkdir(exist_ok=True)
     (source / "generated/cards.inc").write_text("\n".join([*cards, "::::", "", *contents]))
 
