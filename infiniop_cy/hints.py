@@ -35,7 +35,7 @@ def _channels_first(shape):
 
 def _of_layout(attempt, output):
     """Channels last, as in TensorFlow and in images; weights as TensorFlow and JAX keep them."""
-    if len(attempt.shapes["weight"]) < 3:
+    if not 3 <= len(attempt.shapes["weight"]) == len(attempt.shapes["input"]):
         return None
     last = {name: _channels_first(shape) for name, shape in attempt.shapes.items() if shape}
     weight = attempt.shapes["weight"]

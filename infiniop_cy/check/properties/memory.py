@@ -61,19 +61,19 @@ def _small_calls(subject):
 def check_leaks(subject):
     name, session = "no leak", subject.session
     *_, (what, arrays, how) = _small_calls(subject)
-    calls, end = 0, monotonic() + SECONDS
-    while calls < FIRST + (100 if subject.settings.quick else 300) and monotonic() < end:
-        if calls == FIRST:  # what is made once is made by now
-            before = session.worker.allocated()
+    half = 50 if subject.settings.quick else 150
+    sizes, calls, end = [], 0, monotonic() + SECONDS
+    while len(sizes) < 3 and monotonic() < end:
+        if calls == FIRST + half * len(sizes):  # what is made once is made by the first time
+            sizes.append(session.worker.allocated())
         if not subject.run(what, *arrays, **how).ok:
             break
         calls += 1
-    counted = calls - FIRST
-    after = session.worker.allocated()
-    if counted < 50 or after is None or session.facts.get("elsewhere"):
-        yield skipped(name, "its memory is not known here" if counted >= 50 else "not enough calls within seconds")
+    if len(sizes) < 3 or None in sizes or session.facts.get("elsewhere"):
+        yield skipped(name, "not enough calls within seconds" if len(sizes) < 3 else "its memory is not known here")
         return
-    each = (after - before) / counted
+    # A list that is made larger for once is no leak.
+    counted, each = 2 * half, min(sizes[1] - sizes[0], sizes[2] - sizes[1]) / half
     yield fails(name, f"{each:,.0f} bytes per call ({what})", counted) if each > LEAK else holds(name, tried=counted)
 
 
