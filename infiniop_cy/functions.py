@@ -326,19 +326,12 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
     References
     ----------
     torch.ops.aten.convolution_backward, infiniopConvBackward.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import infiniop_cy as iop
-    >>> grads = iop.conv_backward(np.ones((1, 1, 2, 2)), np.ones((1, 1, 3, 3)), np.ones((1, 1, 2, 2)))
-    >>> grads.grad_input[0, 0]
-    array([[1., 2., 1.],
-           [2., 4., 2.],
-           [1., 2., 1.]])
-    >>> grads.grad_bias
-    array([4.])
     """
+    given = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return _conv_gradients(grad_output, input, weight, given, output_mask, out, accumulate, device, num_threads)
+
+
+def _conv_gradients(grad_output, input, weight, given, output_mask, out, accumulate, device, num_threads):
     for name, value in (("grad_output", grad_output), ("input", input), ("weight", weight)):
         if value is None:
             raise NullPointer(f"conv_backward: {name} is None")
@@ -348,7 +341,6 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
     outs = (None,) * 3 if out is None else tuple(_three("out", out, "arrays or None"))
     backend = devices.backend_for("conv_backward", device, grad_output=grad_output, input=input, weight=weight,
                                   **{f"out[{i}]": o for i, o in enumerate(outs)})
-    given = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     try:
         stride, pairs, dilation, groups = geometry("conv_backward", backend.shape_of(weight), **given)
         log("conv_backward", grad_output=grad_output, input=input, weight=weight, stride=stride, padding=pairs,

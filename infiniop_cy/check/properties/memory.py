@@ -61,7 +61,7 @@ def _small_calls(subject):
 def check_leaks(subject):
     name, session = "no leak", subject.session
     *_, (what, arrays, how) = _small_calls(subject)
-    half = 50 if subject.settings.quick else 150
+    half = 100 if subject.settings.quick else 150
     sizes, calls, end = [], 0, monotonic() + SECONDS
     while len(sizes) < 3 and monotonic() < end:
         if calls == FIRST + half * len(sizes):  # what is made once is made by the first time
