@@ -398,10 +398,11 @@ cdef void pack_folded_pixels(const ConvProblem *problem, const FoldedRow *row, i
                              int64_t count, char *to, int64_t pitch, char *stage) noexcept nogil:
     """Pack one row for some co as [position][pitch]. stage: room for one position."""
     cdef int64_t item = itemsize_of(problem.sample.dtype), to_step = pitch * problem.sample.item, x, number
-    cdef const char *source = row.first + (row.position + row.skip * row.step + co) * item
+    cdef const char *source
     if row.first == NULL:
         zero_pixels(to, pitch, positions, count, problem.sample.item)
         return
+    source = row.first + ((row.position + row.skip * row.step + co) * item if row.whole else 0)
     if item == problem.sample.item and row.whole:
         kernels.pad_rows(source, row.step * item, to + row.skip * to_step, to_step, row.whole, 0, count * item,
                          count * item)
