@@ -12,7 +12,7 @@ from test_conv_random import LARGE, random_case, with_tiny_numbers
 import infiniop_cy as iop
 from infiniop_cy.core._core import build_info, conv_algorithms
 from infiniop_cy.testing import DTYPES, LAYOUTS, arrange, dtype_of, random_values, ulp_of
-from infiniop_cy.testing.conv import CONV_CASES, make_case, reference_conv_forward
+from infiniop_cy.testing.conv import CONV_CASES, ConvCase, make_case, reference_conv_forward
 
 ALGORITHMS = [name for name in conv_algorithms() if name.startswith("output:")]
 ON_CPU = device_mirror.DEVICE == "cpu"
@@ -345,3 +345,9 @@ def test_workspace_is_bounded(dtype):
             rounded = weights * 32 / max(1, min(32, case.cin // groups))
             assert facts["per_thread"] <= (8 if dtype == "float64" else 4) << 20, case
             assert facts["shared"] <= rounded + (1 << 16), case
+
+
+def test_taps_that_are_as_many_channels_as_the_output_has():
+    """Folded taps make 16 channels of 8: that is no group of a grouped convolution."""
+    case = ConvCase("folded", 1, 1, 8, 16, (5,), (3,), (3,), ((5, 3),), (4,))
+    check_exact(case, "float32", np.random.default_rng(0), "two taps of eight channels")
