@@ -21,7 +21,7 @@ DEF := (?:cp?def (?:[^c]|c[^l])|def )[^(\n]*
 # What else changes the compiled module: another value of any of these builds it again.
 SETTINGS := $(foreach name,CC CXX CPPFLAGS CFLAGS CXXFLAGS LDFLAGS INFINIOP_CY_OPENMP INFINIOP_CY_DEBUG INFINIOP_CY_SANITIZE,$(name)=$($(name)))
 
-.PHONY: help test fuzz demo bench bench-conv docs lint test-aarch64 clean FORCE
+.PHONY: help test fuzz demo demo-mpi bench bench-conv docs lint test-aarch64 clean FORCE
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile
@@ -41,6 +41,9 @@ fuzz: $(VENV)/test.stamp  ## build, then random calls; ARGS='--seconds 600 --see
 
 demo: $(VENV)/demo.stamp  ## build, then train a small network on handwritten digits, all layers by this library
 	$(RUN) examples/train_digits.py $(ARGS)
+
+demo-mpi: $(VENV)/demo-mpi.stamp  ## build, then train it on 1, 2, 3 and 4 processes, to the same weights
+	$(RUN) examples/train_digits_mpi.py --compare 1 2 3 4 $(ARGS)
 
 bench: $(VENV)/bench.stamp  ## build, then measure every operator beside torch, NumPy and memory itself
 	$(RUN) benchmarks/bench.py $(ARGS)
@@ -97,21 +100,23 @@ $(VENV)/build.stamp: $(SOURCES) $(VENV)/settings
 	$(PIP) install --editable .
 	@touch $@
 
-# What torch is taken from where it is not there yet. PyPI's brings CUDA; TORCH_INDEX= takes that.
+# What torch is taken from where it is not there yet; make bench goes without where that is not to be had. PyPI's brings
+# CUDA; TORCH_INDEX= takes that.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 define torch
 	@$(RUN) -c 'import $(1)' 2>/dev/null || { \
 		echo "$(1): $(if $(TORCH_INDEX),the one for the CPU alone (0.2 GB) from $(TORCH_INDEX); with CUDA: TORCH_INDEX=,of pip's \
 			own index: with CUDA 5.7 GB)"; \
-		$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(1); }
+		$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(1)$(if $(2), || echo "$(2)"); }
 endef
 
 $(VENV)/bench.stamp: pyproject.toml | $(VENV)/build.stamp
-	$(call torch,torch)
+	$(call torch,torch,no torch there: measured without it)
 	$(PIP) install 'infiniop_cy[bench]'
 	@touch $@
 
 $(VENV)/bench-conv.stamp: $(VENV)/bench.stamp
+	$(call torch,torch)
 	$(call torch,torchvision)
 	$(call torch,torchaudio)
 	$(PIP) install 'infiniop_cy[bench-conv]'

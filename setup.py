@@ -49,6 +49,8 @@ COMPILE_FLAGS = ["-std=c++17", "-g0", "-ffp-contract=off", "-fno-strict-aliasing
 COMPILE_FLAGS += ["-O1", "-g", "-UNDEBUG"] if DEBUG or SANITIZE else ["-O3"]
 # Nothing is thrown through a kernel: tables to unwind it would be 5 % of the library.
 KERNEL_FLAGS = [] if DEBUG or SANITIZE else ["-fno-exceptions", "-fno-asynchronous-unwind-tables"]
+# Where there are better sets, the generic one is for CPUs of before 2013: it shall be small, a tenth of the library.
+FALLBACK_FLAGS = [] if DEBUG or SANITIZE else ["-O2"]
 if SANITIZE:
     COMPILE_FLAGS += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]
 
@@ -138,14 +140,16 @@ class BuildExtension(build_ext):
         return flags
 
     def kernel_jobs(self):
-        """(sources, flags, folder) of each object file of the kernels, those first that take longer."""
-        for isa in ISAS.get(self.target.machine, ("generic",)):
+        """(sources, flags, folder, optimisation) of each object file of the kernels, those first that take longer."""
+        isas = ISAS.get(self.target.machine, ("generic",))
+        for isa in isas:
             flags = [*KERNEL_FLAGS, *ISA_FLAGS[isa]]
+            level = FALLBACK_FLAGS if isa == "generic" and len(isas) > 1 else []
             for direction in DIRECTIONS:
                 macros = [f"-DINFINIOP_ISA={isa}", f"-DINFINIOP_DIRECTION={direction}"]
-                yield [f"{KERNELS}/elementwise.cpp"], [*macros, *flags], f"{self.build_temp}/{isa}/{direction}"
-            yield [f"{KERNELS}/kernels_{isa}.cpp"], flags, self.build_temp
-        yield [f"{KERNELS}/dispatch.cpp"], [], self.build_temp
+                yield [f"{KERNELS}/elementwise.cpp"], [*macros, *flags], f"{self.build_temp}/{isa}/{direction}", level
+            yield [f"{KERNELS}/kernels_{isa}.cpp"], flags, self.build_temp, level
+        yield [f"{KERNELS}/dispatch.cpp"], [], self.build_temp, []
 
     def compile_core(self, extension):
         """From Cython to the object file."""
@@ -155,12 +159,12 @@ class BuildExtension(build_ext):
                                 build_dir="build/cython")
         return self.compile(translated.sources, self.openmp_flags)
 
-    def compile(self, sources, flags=(), folder=None):
+    def compile(self, sources, flags=(), folder=None, optimisation=()):
         extension, = self.extensions
         return self.compiler.compile(
             sources, output_dir=folder or self.build_temp, macros=extension.define_macros,
             include_dirs=[*extension.include_dirs, CAPI], depends=extension.depends,
-            extra_postargs=[*COMPILE_FLAGS, *toolchain.user_flags(), *flags])
+            extra_postargs=[*COMPILE_FLAGS, *optimisation, *toolchain.user_flags(), *flags])
 
     def build_c_api(self, library, core, calls):
         # No package list knows the generated ones.

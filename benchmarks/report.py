@@ -95,8 +95,9 @@ SLOWER, FASTER = "tab:red", "tab:gray"
 
 
 def plot(rows, path):
-    """A panel per dtype, a line per operator, a dot per size, the larger the more elements: how many times as fast as
-    torch. A colour of its own has what is slower, and nothing else."""
+    """A panel per dtype, two beside each other, so that it is read on a page; a line per operator, a dot per size, the
+    larger the more elements: how many times as fast as torch. A colour of its own has what is slower, and nothing
+    else."""
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
@@ -108,9 +109,12 @@ def plot(rows, path):
     operators = list(dict.fromkeys(row.case for row in compared))
     dtypes = list(dict.fromkeys(row.dtype for row in compared))
     sizes = sorted({prod(row.shape) for row in compared})
-    figure, axes = plt.subplots(1, len(dtypes), figsize=(3.2 * len(dtypes) + 2.4, 0.24 * len(operators) + 1.9),
+    lines = -(-len(dtypes) // 2)
+    figure, axes = plt.subplots(lines, min(2, len(dtypes)), figsize=(9, lines * (0.22 * len(operators) + 0.6) + 0.9),
                                 sharex=True, sharey=True, squeeze=False, layout="constrained")
-    for panel, dtype in zip(axes[0], dtypes):
+    for panel in axes.flat[len(dtypes):]:
+        panel.set_visible(False)
+    for panel, dtype in zip(axes.flat, dtypes):
         for n, size in enumerate(sizes):
             here = [row for row in compared if (row.dtype, prod(row.shape)) == (dtype, size)]
             panel.scatter([row.ratio("torch") for row in here], [operators.index(row.case) for row in here],
@@ -124,13 +128,13 @@ def plot(rows, path):
         panel.tick_params(labelsize=8)
         panel.grid(alpha=0.25)
     axes[0][0].set_yticks(range(len(operators)), operators)
-    axes[0][0].invert_yaxis()
+    axes[0][0].set_ylim(len(operators) - 0.4, -0.6)
     dots = [plt.Line2D([], [], linestyle="", marker="o", color=FASTER, markersize=(14 + 22 * n) ** 0.5,
                        label=f"{short_size(size)} elements") for n, size in enumerate(sizes)]
     dots.append(plt.Line2D([], [], linestyle="", marker="o", color=SLOWER, label="slower than torch"))
-    figure.legend(handles=dots, loc="outside lower center", ncols=len(dots), fontsize=8, frameon=False)
-    figure.suptitle(f"times as fast as torch, both with out=, {most} thread{'s' * (most > 1)}", fontsize=10)
-    figure.savefig(path, dpi=90)
+    figure.legend(handles=dots, loc="outside upper center", ncols=len(dots), fontsize=8, handletextpad=0, frameon=False)
+    figure.supxlabel(f"times as fast as torch, both with out=, {most} thread{'s' * (most > 1)}", fontsize=10)
+    figure.savefig(path, dpi=110)
     plt.close(figure)
 
 

@@ -5,7 +5,7 @@ Train a network in 40 lines
 A convolutional network learns to read handwritten digits: forward, backward and the step, with nothing but NumPy and
 infiniop_cy. No tape records what happens: each line of the backward pass is a line of the forward pass, differentiated.
 
-The data are scikit-learn's 1,797 digits of 8×8 pixels, which come with it: ``pip install "infiniop_cy[demo]"``.
+The data are scikit-learn's 1,797 digits of 8×8 pixels, which come with it: ``pip install scikit-learn matplotlib``.
 """
 # %%
 # Data
@@ -36,7 +36,8 @@ def layer(channels_out, channels_in, kernel):
     return weight.astype(np.float32), np.zeros(channels_out, np.float32)
 
 
-parameters = (w1, b1), (w2, b2), (w3, b3) = layer(16, 1, 3), layer(32, 16, 3), layer(10, 32, 4)
+parameters = layer(16, 1, 3), layer(32, 16, 3), layer(10, 32, 4)
+(w1, b1), (w2, b2), (w3, b3) = parameters
 momentum = [[np.zeros_like(array) for array in pair] for pair in parameters]
 
 # %%
@@ -62,8 +63,10 @@ def forward(x):
 
 def backward(x, a1, h1, a2, h2, grad_scores):
     g3 = iop.conv_backward(grad_scores[:, :, None, None], h2, w3)
-    g2 = iop.conv_backward(iop.gelu_backward(g3.grad_input, a2), h1, w2, padding=1, stride=2)
-    g1 = iop.conv_backward(iop.gelu_backward(g2.grad_input, a1), x, w1, padding=1, output_mask=(False, True, True))
+    g = iop.gelu_backward(g3.grad_input, a2)
+    g2 = iop.conv_backward(g, h1, w2, padding=1, stride=2)
+    g = iop.gelu_backward(g2.grad_input, a1)
+    g1 = iop.conv_backward(g, x, w1, padding=1, output_mask=(False, True, True))
     return [(g.grad_weight, g.grad_bias) for g in (g1, g2, g3)]
 
 
@@ -81,7 +84,7 @@ for _ in range(12):
         right = np.arange(len(batch)), labels[batch]
         losses.append(-np.mean(np.log(probabilities[right])))
         probabilities[right] -= 1
-        gradients = backward(images[batch], *kept, probabilities / np.float32(len(batch)))
+        gradients = backward(images[batch], *kept, probabilities / len(batch))
         for arrays, means, grads in zip(parameters, momentum, gradients):
             for array, mean, grad in zip(arrays, means, grads):
                 mean += 0.1 * (grad - mean)

@@ -48,9 +48,26 @@ __all__ = [
     "get_include", "show_config",
 ]
 
-# What other libraries call the same.
-_ELSEWHERE = {"swish": "silu", "swish_backward": "silu_backward", "convolution": "conv",
-              "convolution_backward": "conv_backward", "set_num_threads": "threads", "num_threads": "threads"}
+# What other libraries call the same, without case, underscores and the number of axes.
+_ELSEWHERE = {"swish": "silu", "convolution": "conv", "setnumthreads": "threads", "numthreads": "threads",
+              "prelu": "leaky_relu", "gelutanh": "gelu", "swishbackward": "silu_backward",
+              "convolutionbackward": "conv_backward"}
+_SUBMODULES = ("bridges", "capi", "check", "testing")
+
+
+def _suggestion(name):
+    """The public name that was meant, or None."""
+    from difflib import get_close_matches
+    from re import sub
+
+    def plain(text):
+        text = sub("(?<=conv)[123]d", "", text.lower().replace("_", ""))
+        return sub("(grad|bwd|prime|derivative)$", "backward", text)
+
+    known = {plain(public): public for public in reversed(__all__)}
+    wanted = plain(name)
+    close = [_ELSEWHERE[wanted]] if wanted in _ELSEWHERE else get_close_matches(wanted, known, n=1, cutoff=0.7)
+    return known.get(close[0], close[0]) if close else None
 
 
 def __getattr__(name):
@@ -59,7 +76,7 @@ def __getattr__(name):
         return version("infiniop_cy")
     if name.startswith("_"):  # Python's own questions
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from difflib import get_close_matches
-    close = get_close_matches(_ELSEWHERE.get(name, name), __all__, n=1)
-    suggestion = f". Did you mean: {close[0]!r}?" if close else ""
+    meant = None if name in _SUBMODULES else _suggestion(name)
+    suggestion = f" before `import {__name__}.{name}`" if name in _SUBMODULES \
+        else f". Did you mean: {meant!r}?" if meant else ""
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{suggestion}")

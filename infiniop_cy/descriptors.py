@@ -153,15 +153,15 @@ def _with_hint(error, input, weight, output, name, lists):
     return with_hint(error, *shapes, name, dict(zip(("stride", "padding", "dilation", "groups"), lists)))
 
 
-class ConvBackwardDescriptor(OperatorDescriptor):
-    """conv_backward, planned. The gradients are contiguous, shaped like input, weight and bias.
+_CONV_DOC = """\
+{operator}, planned.{results}
 
     Parameters
     ----------
     handle : Handle
         The device that it runs on.
-    grad_output, input, weight : TensorDescriptor
-        Shaped as for conv_backward, of any strides.
+    {tensors} : TensorDescriptor
+        Shaped as for {operator}, of any strides.
     bias : TensorDescriptor or None
         That of the (C_out,) bias; None: there is none.
     pads, strides, dilations : int or sequence of int
@@ -174,6 +174,12 @@ class ConvBackwardDescriptor(OperatorDescriptor):
     ------
     BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer
     """
+
+
+class ConvBackwardDescriptor(OperatorDescriptor):
+    __doc__ = _CONV_DOC.format(
+        operator="conv_backward", results=" The gradients are contiguous, shaped like input, weight and bias.",
+        tensors="grad_output, input, weight")
 
     operator = "conv_backward"
 
@@ -202,26 +208,7 @@ class ConvBackwardDescriptor(OperatorDescriptor):
 
 
 class ConvDescriptor(OperatorDescriptor):
-    """conv, planned.
-
-    Parameters
-    ----------
-    handle : Handle
-        The device that it runs on.
-    output, input, weight : TensorDescriptor
-        Shaped as for conv, of any strides.
-    bias : TensorDescriptor or None
-        That of the (C_out,) bias; None: there is none.
-    pads, strides, dilations : int or sequence of int
-        In pixels, an integer or one per spatial axis, as ``pads=(1, 0), strides=(2, 2), dilations=(1, 1)`` of an image;
-        a pad is for both sides.
-    groups : int
-        Number of independent groups of channels.
-
-    Raises
-    ------
-    BadTensorShape, BadTensorDtype, BadTensorStrides, BadParam, NullPointer
-    """
+    __doc__ = _CONV_DOC.format(operator="conv", results="", tensors="output, input, weight")
 
     operator = "conv"
 

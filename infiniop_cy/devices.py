@@ -5,6 +5,7 @@ import numpy as np
 
 from infiniop_cy.backends import cpu
 from infiniop_cy.backends.cuda_arrays import is_device_array
+from infiniop_cy.core._core import is_weak
 from infiniop_cy.status import BadParam, DeviceNotFound, DeviceNotInitialized, DeviceTypeNotSupported
 
 KINDS = ("cpu", "cuda")  # infiniDevice_t in this order
@@ -69,7 +70,8 @@ def _kind_of(value):
 
 def backend_for(operator, device, **arrays):
     """The backend that a call runs on: where its arrays lie, unless `device` names one."""
-    present = {name: _kind_of(value) for name, value in arrays.items() if value is not None}
+    # A Python number lies nowhere.
+    present = {name: _kind_of(value) for name, value in arrays.items() if value is not None and not is_weak(value)}
     if len(set(present.values())) > 1:
         where = ", ".join(f"{name} on {kind}" for name, kind in present.items())
         raise BadParam(f"{operator}: arrays on different devices: {where}")

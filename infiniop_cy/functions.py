@@ -102,12 +102,28 @@ def _missing(operator, name):
     return TypeError(f"{operator.name}() missing required argument {name!r}; it is called as {call}{means}")
 
 
+def _keywords(operator):
+    """What a call of an operator can only say by keyword."""
+    return [*(p.name for p in operator.parameters if not p.positional), "out", *["accumulate"] * operator.backward,
+            "device", "num_threads"]
+
+
+def _meant(operator, name):
+    """The keyword that a wrong one stands for, in words."""
+    if name == "inplace":  # as torch has it
+        return "; out=input writes to input itself"
+    from difflib import get_close_matches
+    known = [*_keywords(operator), *(p.name for p in operator.parameters if p.positional)]
+    close = [word for word in known if name in word] or get_close_matches(name, known, n=1)
+    return f". Did you mean {close[0]!r}?" if close else ""
+
+
 def complete_parameters(operator, given):
     """All parameters of an operator, defaults filled in and values checked."""
     parameters = {parameter.name: parameter.default for parameter in operator.parameters}
     for name, value in given.items():
         if name not in parameters:
-            raise TypeError(f"{operator.name}() got an unexpected keyword argument {name!r}")
+            raise TypeError(f"{operator.name}() got an unexpected keyword argument {name!r}{_meant(operator, name)}")
         parameters[name] = value
     for parameter in operator.parameters:
         value = parameters[parameter.name]
@@ -158,8 +174,9 @@ class ElementwiseOperator(_core.ElementwiseCall):
         """Any call that is not on plain arrays."""
         operator = self.definition
         if len(args) > len(self._positional):
-            raise TypeError(f"{operator.name}() takes {len(self._positional)} positional arguments "
-                            f"but {len(args)} were given")
+            count = len(self._positional)
+            raise TypeError(f"{operator.name}() takes {count} positional argument{'s' * (count > 1)} but {len(args)} "
+                            f"were given; {', '.join(_keywords(operator)[:-1])} and num_threads go by keyword")
         for name, value in zip(self._positional, args):
             if name in given:
                 raise TypeError(f"{operator.name}() got multiple values for argument {name!r}")
@@ -272,6 +289,12 @@ def geometry(operator, weight_shape, stride, padding, dilation, groups):
     return stride, padding_pairs(operator, padding, weight_shape[2:], stride, dilation), dilation, groups
 
 
+def output_extents(input, weight, stride, pairs, dilation):
+    """Pixels of the output along each spatial axis, of the shapes of input and weight; below 1: no window fits."""
+    return tuple((n + sum(pair) - d * (k - 1) - 1) // s + 1
+                 for n, k, s, pair, d in zip(input[2:], weight[2:], stride, pairs, dilation))
+
+
 def _three(name, value, what):
     if not isinstance(value, (tuple, list)) or len(value) != 3:
         raise BadParam(f"conv_backward: {name} is {brief(value)}, expected 3 {what}")
@@ -342,13 +365,14 @@ def _conv_gradients(grad_output, input, weight, given, output_mask, out, accumul
     backend = devices.backend_for("conv_backward", device, grad_output=grad_output, input=input, weight=weight,
                                   **{f"out[{i}]": o for i, o in enumerate(outs)})
     try:
-        stride, pairs, dilation, groups = geometry("conv_backward", backend.shape_of(weight), **given)
+        stride, pairs, dilation, groups = geometry(
+            "conv_backward", backend.shape_of(weight, "conv_backward", "weight"), **given)
         log("conv_backward", grad_output=grad_output, input=input, weight=weight, stride=stride, padding=pairs,
             dilation=dilation, groups=groups, output_mask=mask)
         return ConvGradients(*backend.conv_backward(grad_output, input, weight, stride, pairs, dilation, groups, mask,
                                                     outs, accumulate, num_threads))
     except (BadTensorShape, BadParam) as error:
-        shapes = [backend.shape_of(array) for array in (input, weight, grad_output)]
+        shapes = _shapes(backend, "conv_backward", input=input, weight=weight, grad_output=grad_output)
         raise with_hint(error, *shapes, "grad_output", given) from None
 
 
@@ -405,13 +429,17 @@ def conv(input, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1,
     backend = devices.backend_for("conv", device, input=input, weight=weight, bias=bias, out=out)
     given = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     try:
-        stride, pairs, dilation, groups = geometry("conv", backend.shape_of(weight), **given)
+        stride, pairs, dilation, groups = geometry("conv", backend.shape_of(weight, "conv", "weight"), **given)
         log("conv", input=input, weight=weight, bias=bias, stride=stride, padding=pairs, dilation=dilation,
             groups=groups)
         return backend.conv(input, weight, bias, stride, pairs, dilation, groups, out, num_threads)
     except (BadTensorShape, BadParam) as error:
-        shapes = [backend.shape_of(array) for array in (input, weight)]
-        raise with_hint(error, *shapes, None if out is None else backend.shape_of(out), "out", given) from None
+        shapes = _shapes(backend, "conv", input=input, weight=weight, out=out)
+        raise with_hint(error, *shapes, "out", given) from None
+
+
+def _shapes(backend, operator, **arrays):
+    return [None if array is None else backend.shape_of(array, operator, name) for name, array in arrays.items()]
 
 
 def with_hint(error, input, weight, output, name, given):

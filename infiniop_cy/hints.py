@@ -1,5 +1,5 @@
 """What to look at where the shapes of a convolution do not go together: the smallest change that makes them fit."""
-from infiniop_cy.functions import geometry
+from infiniop_cy.functions import geometry, output_extents
 from infiniop_cy.status import InfiniopError
 
 _MOST = 16  # what is tried as padding or stride
@@ -24,8 +24,7 @@ class _Attempt:
             return False
         if min(*stride, *dilation, groups, *weight[2:]) < 1 or input[1] != weight[1] * groups or weight[0] % groups:
             return False
-        pixels = [(n + sum(pad) - d * (k - 1) - 1) // s + 1
-                  for n, k, s, pad, d in zip(input[2:], weight[2:], stride, pairs, dilation)]
+        pixels = output_extents(input, weight, stride, pairs, dilation)
         return min(pixels) > 0 and output in (None, (input[0], weight[0], *pixels))
 
 

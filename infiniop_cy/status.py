@@ -147,11 +147,17 @@ class _Unknown:
 _READ = ("grad_output", "input", "weight", "bias")
 
 
-def _hint(rule, arg, tensors):
+def _hint(rule, arg, against, tensors):
     """What to write instead, where that is plain."""
     kind = getattr(tensors.get(arg, _Unknown).dtype, "kind", "O")
     if rule.name == "DTYPE_UNSUPPORTED" and arg in _READ and kind in "iub":
         return f"; np.asarray({arg}, np.float32) is one"
+    if rule.name == "DTYPE_MISMATCH" and arg in _READ and against in _READ:
+        # What a list, or np.ones without a dtype, became; the other is of a dtype that somebody chose.
+        wide = [name for name in (arg, against) if getattr(tensors[name].dtype, "name", "") == "float64"]
+        if wide:
+            other = against if wide == [arg] else arg
+            return f"; float64 is NumPy's default: np.asarray({wide[0]}, {other}.dtype) has that of {other}"
     return ""
 
 
@@ -160,4 +166,4 @@ def explain(operator, rule, *, arg, against, axis, got, expected, tensors, const
     text = MESSAGES[rule.name].format(
         arg=arg, against=against, axis=axis, got=got, expected=expected,
         of_arg=tensors.get(arg, _Unknown), of_against=tensors.get(against, _Unknown), constraint=constraint)
-    return EXCEPTIONS[Status(int(rule) // 100)](f"{operator}: {text}{_hint(rule, arg, tensors)}")
+    return EXCEPTIONS[Status(int(rule) // 100)](f"{operator}: {text}{_hint(rule, arg, against, tensors)}")

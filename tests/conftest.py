@@ -23,11 +23,16 @@ from hypothesis import settings
 HERE = pathlib.Path(__file__).parent
 DEVICES = ("cpu", "cuda", "emulated", "emulated-driver")
 DEVICE_SUITE = ("test_conformance.py", "test_properties.py", "test_special_values.py", "test_leaky_dtypes.py",
-                "test_accuracy.py", "test_conv.py", "test_conv_forward.py", "test_errors.py", "test_descriptors.py")
+                "test_accuracy.py", "test_conv.py", "test_conv_forward.py", "test_errors.py", "test_descriptors.py",
+                "test_numbers.py")
 # What an emulated GPU runs for the operators beyond the sample of rotation.py: formulas, and the plainest ways in.
 FOR_EVERY_FORMULA = ("test_values", "test_layout", "test_every_16_bit_input", "test_error_in_ulp",
                      "test_host_and_device_arrays_agree")
 FOR_CPU_THREADS = ("parallel", "parallel-tiny-images", "parallel-few-outputs", "parallel-long-kernel")
+# Convolutions that are long for what the CPU's tiles are: an emulated GPU computes their values, and leaves everything
+# else to those of several of its own tiles (many-channels, many-columns, grouped-tiles, wide-3d).
+LONG_FOR_THE_CPU = ("tall-image", "channels-over-tasks", "far-taps", "deep", "parallel-stride")
+OF_VALUES = ("test_exact", "test_accuracy")
 EMULATION_FOLDER = HERE.parent / "build/emulation"
 
 # Examples are derived from the test alone: a failure in CI is the failure at home.
@@ -92,9 +97,12 @@ def pytest_collection_modifyitems(config, items):
 
         def is_repetition(item, case):
             return isinstance(case, Case) and not in_full(case) and item.originalname not in FOR_EVERY_FORMULA
+
+        def is_left_out(item, case):
+            return str(case) in FOR_CPU_THREADS or is_repetition(item, case) \
+                or (str(case) in LONG_FOR_THE_CPU and item.originalname not in OF_VALUES)
         left_out = [item for item in items if hasattr(item, "callspec")
-                    and (str(item.callspec.params.get("case")) in FOR_CPU_THREADS
-                         or is_repetition(item, item.callspec.params.get("case")))]
+                    and is_left_out(item, item.callspec.params.get("case"))]
         config.hook.pytest_deselected(items=left_out)
         kept = set(items) - set(left_out)
         items[:] = [item for item in items if item in kept]
@@ -117,6 +125,11 @@ def pytest_terminal_summary(terminalreporter, config):
 @pytest.fixture
 def rng():
     return np.random.default_rng(20240)
+
+
+@pytest.fixture(scope="session")
+def on_emulation(request):
+    return request.config.getoption("--device").startswith("emulated")
 
 
 @pytest.fixture(scope="session")

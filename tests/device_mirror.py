@@ -12,6 +12,7 @@ from numpy.lib.array_utils import byte_bounds
 
 import infiniop_cy as iop
 from infiniop_cy.backends.cuda_context import current
+from infiniop_cy.core._core import is_weak
 
 ALIGNMENT = 256  # of device memory; host addresses keep their remainder
 DEVICE = "cpu"   # that the tests run on; conftest.py sets it
@@ -138,7 +139,7 @@ class MirroredFunction:
         out = keywords.get("out")
         outs = out if isinstance(out, tuple) else (out,)
         candidates = [a for a in (*args, *(keywords.get(n) for n in ("grad_output", "input", "weight", "bias")), *outs)
-                      if a is not None and not isinstance(a, (int, float, str))]
+                      if a is not None and not isinstance(a, str) and not is_weak(a)]
         if "device" in keywords or not candidates or not all(map(is_plain, candidates)):
             return self._function(*args, **{"device": "cuda"} | keywords)
         mirrored = Mirrored(candidates)

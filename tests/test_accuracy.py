@@ -38,8 +38,9 @@ def with_ones(case, x):
 
 @each_case
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_error_in_ulp(case, dtype, record_property):
-    inputs = with_ones(case, grid(case, dtype))
+def test_error_in_ulp(case, dtype, on_emulation, record_property):
+    """An emulated GPU computes the formulas that the CPU does: a quarter of the 50-digit references is enough."""
+    inputs = with_ones(case, grid(case, dtype)[::4 if on_emulation else 1])
     worst, text = result_errors(case, dtype, case(*inputs), *inputs)
     record_property("ulp", worst)
     assert worst <= TOLERANCES[dtype][0], text
@@ -66,13 +67,14 @@ def test_far_tail(case):
 @each_case
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_every_16_bit_input(case, dtype):
-    """At most 1 ulp from float64, which the tests above hold to 16 ulp of its own; finite, inf and NaN alike."""
+    """At most 1 ulp from the CPU's float64, which the tests above hold to 16 ulp of its own; finite, inf and NaN alike.
+    """
     x = every_value(dtype)
     for g in (1.0, -0.6875, 1.5e-3, 100.0) if case.operator.backward else (1.0,):
         inputs = (np.full_like(x, g), x)[-case.count:]
         with np.errstate(all="ignore"):
             got = case(*inputs)
-            exact = case(*(a.astype(float) for a in inputs))
+            exact = case(*(a.astype(float) for a in inputs), device="cpu")
         assert_ulp(got, exact, 1)
 
 

@@ -496,6 +496,27 @@ assert library.aclDestroyTensor(t) == 0
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize("number", ["many", "0", "2.5"])
+def test_threads_that_the_environment_misspells(number):
+    """A handle is refused, and so is aclnn's first phase; an empty setting is none."""
+    code = f"""
+import ctypes, os
+library = ctypes.CDLL({infini_root() + "/lib/libinfiniop.so"!r})
+P = ctypes.c_void_p
+library.aclCreateScalar.restype = library.aclCreateTensor.restype = P
+handle, executor, one, data = P(), P(), (ctypes.c_int64 * 1)(1), (ctypes.c_float * 1)(1)
+t = P(library.aclCreateTensor(one, ctypes.c_uint64(1), 0, None, ctypes.c_int64(0), 2, None, ctypes.c_uint64(0), data))
+slope = P(library.aclCreateScalar(data, 0))
+phase = lambda: library.aclnnLeakyReluBackwardGetWorkspaceSize(t, t, slope, False, t, one, ctypes.byref(executor))
+assert library.infiniopCreateHandle(ctypes.byref(handle)) == {S.BAD_PARAM:d}
+assert phase() == {INVALID}
+ctypes.CDLL(None).setenv(b"INFINIOP_CY_NUM_THREADS", b"", 1)
+assert library.infiniopCreateHandle(ctypes.byref(handle)) == 0
+assert phase() == 0
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"INFINIOP_CY_NUM_THREADS": number})
+
+
 # ---- headers, symbols, prototypes
 
 def headers():

@@ -6,12 +6,20 @@ import device_mirror
 import numpy as np
 import pytest
 from device_mirror import calculate, open_handle
-from test_conv import CUT, channels_last, check_same_bits, each_case, each_dtype, forcing_each, tensor_core_error
-from test_conv_random import LARGE, random_case, with_tiny_numbers
+from test_conv import (
+    CUT,
+    check_same_bits,
+    each_case,
+    each_dtype,
+    forcing_each,
+    lay_at_random,
+    tensor_core_error,
+)
+from test_conv_random import LARGE, check_seeds, random_case, with_tiny_numbers
 
 import infiniop_cy as iop
 from infiniop_cy.core._core import build_info, conv_algorithms
-from infiniop_cy.testing import DTYPES, LAYOUTS, arrange, dtype_of, random_values, ulp_of
+from infiniop_cy.testing import DTYPES, arrange, dtype_of, random_values, ulp_of
 from infiniop_cy.testing.conv import CONV_CASES, ConvCase, make_case, reference_conv_forward
 
 ALGORITHMS = [name for name in conv_algorithms() if name.startswith("output:")]
@@ -66,18 +74,14 @@ def test_exact(case, dtype, rng):
 @pytest.mark.parametrize("block", range(4))
 def test_exact_on_random_geometries(block, dtype):
     """A block is 100 small geometries."""
-    for seed in range(100 * block, 100 * block + 100, EACH):
-        case, rng = random_case(seed)
-        check_exact(case, dtype, rng, f"seed {seed}")
+    check_seeds(check_exact, dtype, range(100 * block, 100 * block + 100, EACH))
 
 
 @for_cpu
 @each_dtype
 def test_exact_where_there_is_work(dtype):
     """Several tiles, tasks and threads."""
-    for seed in range(12):
-        case, rng = random_case(seed, **LARGE)
-        check_exact(case, dtype, rng, f"large seed {seed}")
+    check_seeds(check_exact, dtype, range(12), **LARGE)
 
 
 @each_dtype
@@ -202,21 +206,12 @@ def check_threads(case, dtype, rng, call):
 @for_cpu
 @each_dtype
 def test_bits_do_not_depend_on_threads(dtype):
-    for seed in range(12):
-        case, rng = random_case(seed, **LARGE)
-        check_threads(case, dtype, rng, f"large seed {seed}")
+    check_seeds(check_threads, dtype, range(12), **LARGE)
 
 
 def check_layout(case, dtype, rng, call):
     """Random layouts of inputs and outputs."""
-    layouts = [*LAYOUTS, "channels last"]
-
-    def lay(array):
-        layout = layouts[int(rng.integers(len(layouts)))]
-        if array is None:
-            return None
-        return channels_last(array) if layout == "channels last" else arrange(array, layout)
-    data = make_bits_data(case, dtype, rng)
+    lay, data = lay_at_random(rng), make_bits_data(case, dtype, rng)
     old = random_values(rng, case.shapes[0], dtype)
     laid, outs = tuple(map(lay, data)), [lay(old) for _ in range(len(ALGORITHMS) + 1)]
     for algorithm, (expected, got) in by_each_algorithm(lambda: (
@@ -226,9 +221,7 @@ def check_layout(case, dtype, rng, call):
 
 @each_dtype
 def test_bits_do_not_depend_on_the_layout(dtype):
-    for seed in range(0, 120, EACH):
-        case, rng = random_case(seed)
-        check_layout(case, dtype, rng, f"seed {seed}")
+    check_seeds(check_layout, dtype, range(0, 120, EACH))
 
 
 def check_batch(case, dtype, rng, call):
@@ -244,12 +237,8 @@ def check_batch(case, dtype, rng, call):
 
 @each_dtype
 def test_bits_do_not_depend_on_the_batch(dtype):
-    for seed in range(0, 120, EACH):
-        case, rng = random_case(seed)
-        check_batch(case, dtype, rng, f"seed {seed}")
-    for seed in range(8 if ON_CPU else 0):
-        case, rng = random_case(seed, **LARGE)
-        check_batch(case, dtype, rng, f"large seed {seed}")
+    check_seeds(check_batch, dtype, range(0, 120, EACH))
+    check_seeds(check_batch, dtype, range(8 if ON_CPU else 0), **LARGE)
 
 
 @for_cpu
@@ -288,8 +277,8 @@ def test_descriptor_is_the_function(name, dtype, rng):
     case = CONV_CASES[name]
     for wanted in (False, True):
         x, w, b = make_data(case, dtype, rng, integers=False, bias=wanted)
-        expected, x, w = conv(case, (x, w, b)), channels_last(x), arrange(w, "transposed")
-        out = channels_last(np.full(expected.shape, np.nan, expected.dtype))
+        expected, x, w = conv(case, (x, w, b)), arrange(x, "channels last"), arrange(w, "transposed")
+        out = arrange(np.full_like(expected, np.nan), "channels last")
         stride, pairs, dilation, groups = case.geometry
         with open_handle() as handle, iop.ConvDescriptor(
                 handle, *describe(out, x, w, b), [p for p, _ in pairs], stride, dilation, groups) as op:

@@ -11,17 +11,17 @@ from test_conv import (
     FORCE,
     blanks,
     by_each_algorithm,
-    channels_last,
     check_same,
     check_values,
     conv,
     describe,
+    lay_at_random,
     masked,
     random_outs,
 )
 
 import infiniop_cy as iop
-from infiniop_cy.testing import DTYPES, LAYOUTS, arrange
+from infiniop_cy.testing import DTYPES
 from infiniop_cy.testing.conv import CONV_CASES, make_case, random_geometry, reference_conv_backward
 
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
@@ -32,6 +32,13 @@ def random_case(seed, **limits):
     """The geometry of a seed, and a generator for its data."""
     rng = np.random.default_rng(seed)
     return random_geometry(lambda low, high: int(rng.integers(low, high + 1)), **limits), rng
+
+
+def check_seeds(check, dtype, seeds, **limits):
+    """A check, of this file or of test_conv_forward.py, on the geometry of each seed."""
+    for seed in seeds:
+        case, rng = random_case(seed, **limits)
+        check(case, dtype, rng, f"{'large ' * bool(limits)}seed {seed}")
 
 
 # ---- values
@@ -48,20 +55,16 @@ def check_exact(case, dtype, rng, call):
 
 
 @each_dtype
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(4))
 def test_exact(block, dtype):
     """A block is 100 small geometries."""
-    for seed in range(100 * block, 100 * block + 100):
-        case, rng = random_case(seed)
-        check_exact(case, dtype, rng, f"seed {seed}")
+    check_seeds(check_exact, dtype, range(100 * block, 100 * block + 100))
 
 
 @each_dtype
 def test_exact_where_there_is_work(dtype):
     """Several tiles, tasks and threads."""
-    for seed in range(12):
-        case, rng = random_case(seed, **LARGE)
-        check_exact(case, dtype, rng, f"large seed {seed}")
+    check_seeds(check_exact, dtype, range(12), **LARGE)
 
 
 @st.composite
@@ -105,18 +108,12 @@ def check_threads(case, dtype, rng, call):
 @each_dtype
 @pytest.mark.parametrize("block", range(2))
 def test_bits_do_not_depend_on_threads(block, dtype):
-    for seed in range(10 * block, 10 * block + 10):
-        case, rng = random_case(seed, **LARGE)
-        check_threads(case, dtype, rng, f"large seed {seed}")
+    check_seeds(check_threads, dtype, range(10 * block, 10 * block + 10), **LARGE)
 
 
 def check_layout(case, dtype, rng, call):
     """Random layouts of inputs and outputs, written or accumulated into."""
-    layouts = [*LAYOUTS, "channels last"]
-
-    def lay(array):
-        layout = layouts[int(rng.integers(len(layouts)))]
-        return channels_last(array) if layout == "channels last" else arrange(array, layout)
+    lay = lay_at_random(rng)
     data, old = make_bits_case(case, dtype, rng), random_outs(case, dtype, rng)
     laid, accumulate = tuple(map(lay, data)), bool(rng.integers(2))
     results = by_each_algorithm(lambda mask: (
@@ -129,9 +126,7 @@ def check_layout(case, dtype, rng, call):
 @each_dtype
 @pytest.mark.parametrize("block", range(2))
 def test_bits_do_not_depend_on_the_layout(block, dtype):
-    for seed in range(60 * block, 60 * block + 60):
-        case, rng = random_case(seed)
-        check_layout(case, dtype, rng, f"seed {seed}")
+    check_seeds(check_layout, dtype, range(60 * block, 60 * block + 60))
 
 
 def check_batch(case, dtype, rng, call):
@@ -166,12 +161,8 @@ def check_batch(case, dtype, rng, call):
 @each_dtype
 @pytest.mark.parametrize("block", range(2))
 def test_bits_do_not_depend_on_the_batch(block, dtype):
-    for seed in range(60 * block, 60 * block + 60):
-        case, rng = random_case(seed)
-        check_batch(case, dtype, rng, f"seed {seed}")
-    for seed in range(6 * block, 6 * block + 6):
-        case, rng = random_case(seed, **LARGE)
-        check_batch(case, dtype, rng, f"large seed {seed}")
+    check_seeds(check_batch, dtype, range(60 * block, 60 * block + 60))
+    check_seeds(check_batch, dtype, range(6 * block, 6 * block + 6), **LARGE)
 
 
 def check_other_samples(case, dtype, rng, call):

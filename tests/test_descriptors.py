@@ -1,5 +1,4 @@
 """The descriptor flow: handle, tensor descriptors, operator descriptor, workspace, calculate, destroy."""
-import gc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -32,7 +31,6 @@ def test_equals_the_function(case, dtype, layout, shape, handle, rng):
     tensors = describe(out, *operands)
     op = CLASS_OF[case.operator.name](handle, *tensors, **case.parameters)
     del tensors
-    gc.collect()
     workspace = iop.empty_workspace(handle, op.workspace_size)
     calculate(op, workspace, out, *operands)
     assert same_bits(np.array(out), case(*inputs))

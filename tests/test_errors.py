@@ -99,6 +99,36 @@ MISTAKES = [
      "sigmoid", [2], {}),
     ("flags", iop.BadTensorDtype, r"silu_backward: input has dtype bool.*; np.asarray\(input, np.float32\) is one",
      "silu_backward", [ones(3), ones(3) > 0], {}),
+    ("a list beside float32", iop.BadTensorDtype, r"input has dtype float32, expected float64 to match grad_output; "
+     r"float64 is NumPy's default: np.asarray\(grad_output, input.dtype\) has that of input$", "gelu_backward",
+     [[1.0, 1.0, 1.0], ones(3)], {}),
+    ("float32 beside a list", iop.BadTensorDtype, r"input has dtype float64, expected float32.*: "
+     r"np.asarray\(input, grad_output.dtype\) has that of grad_output$", "relu_backward",
+     [ones(3), [1.0, 2.0, 3.0]], {}),
+    ("a weight without a dtype", iop.BadTensorDtype, r"; float64 is NumPy's default: np.asarray\(weight, input.dtype\)",
+     "conv", [ones(1, 3, 8, 8), np.ones((4, 3, 3, 3))], {}),
+    ("lists of several lengths", iop.BadTensorShape, "gelu: input is no array: .*inhomogeneous", "gelu",
+     [[[1.0], [1.0, 2.0]]], {}),
+    # what is no array at all
+    ("a generator", iop.BadTensorDtype, "relu: input is a generator, expected an array$", "relu", [(i for i in ())],
+     {}),
+    ("a set", iop.BadTensorDtype, "tanh_backward: input is a set, expected an array$", "tanh_backward",
+     [ones(3), {1.0}], {}),
+    ("a file's name", iop.BadTensorDtype, "softplus: input is a str, expected an array$", "softplus", ["x.npy"], {}),
+    ("a dict of arrays", iop.BadTensorDtype, "elu: input is a dict, expected an array$", "elu", [{"x": ones(3)}], {}),
+    ("a function", iop.BadTensorDtype, "mish: input is a builtin_function_or_method, expected an array", "mish", [abs],
+     {}),
+    # keywords, as other libraries have them or nearly right
+    ("inplace", TypeError, r"relu\(\) got an unexpected keyword argument 'inplace'; out=input writes to input itself",
+     "relu", [ones(3)], {"inplace": True}),
+    ("output", TypeError, "unexpected keyword argument 'output'. Did you mean 'out'?", "silu", [ones(3)],
+     {"output": out_of(3)}),
+    ("approx", TypeError, "unexpected keyword argument 'approx'. Did you mean 'approximate'?", "gelu", [ones(3)],
+     {"approx": "tanh"}),
+    ("slope", TypeError, "argument 'slope'. Did you mean 'negative_slope'?", "leaky_relu_backward",
+     [ones(3), ones(3)], {"slope": 0.2}),
+    ("by place", TypeError, r"gelu\(\) takes 1 positional argument but 2 were given; approximate, out, device and "
+     "num_threads go by keyword", "gelu", [ones(3), "tanh"], {}),
     # parameters
     ("slope in words", iop.BadParam, "negative_slope is '0.1', expected a number", "leaky_relu", [ones(3), "0.1"], {}),
     ("slope per channel", iop.BadParam, r"negative_slope is float32\(3,\), expected a number", "leaky_relu",
@@ -351,7 +381,7 @@ def test_conv_mistakes(name, message, given):
 
 def test_a_right_convolution_gets_no_hint():
     with pytest.raises(iop.BadTensorDtype, match=r"to match input$"):
-        iop.conv(ones(2, 3, 8, 8), ones(4, 3, 3, 3), ones(4, dtype=float))
+        iop.conv(ones(2, 3, 8, 8), ones(4, 3, 3, 3), ones(4, dtype=np.float16))
     with pytest.raises(iop.BadTensorShape, match=r"expected \(2, 3, 8, 8\)[^;]*$"):
         iop.conv_backward(*conv()[0], out=(out_of(2, 3, 8, 9), None, None))
 
@@ -380,7 +410,8 @@ def test_threads_misspelt_from_the_start():
 
 NAMES = [("conv2d_backward", "conv_backward"), ("conv2d", "conv"), ("relu_backwards", "relu_backward"),
          ("LeakyReLUBackwardDescriptor", "LeakyReluBackwardDescriptor"), ("swish", "silu"),
-         ("logsigmoid", "log_sigmoid"),
+         ("logsigmoid", "log_sigmoid"), ("ReLU", "relu"), ("GELU", "gelu"), ("gelu_grad", "gelu_backward"),
+         ("Conv2d", "conv"), ("GELUBackwardDescriptor", "GeluBackwardDescriptor"), ("prelu", "leaky_relu"),
          ("set_num_threads", "threads"), ("TensorDescripter", "TensorDescriptor")]
 
 
@@ -393,7 +424,16 @@ def test_names_are_suggested(name, meant):
 def test_no_name_is_suggested_where_none_is_near():
     with pytest.raises(AttributeError, match=r"no attribute 'attention'$"):
         iop.attention  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'tensor'$"):
+        iop.tensor  # noqa: B018
     assert not hasattr(iop, "__path_of_nothing__")
+
+
+def test_submodules_say_how_they_are_imported():
+    program = "import infiniop_cy as iop; iop.testing"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.stderr.splitlines()[-1] == ("AttributeError: module 'infiniop_cy' has no attribute 'testing' "
+                                           "before `import infiniop_cy.testing`")
 
 
 @pytest.mark.parametrize("built", [None, "_core.cpython-39-x86_64-linux-gnu.so"])

@@ -81,6 +81,9 @@ def test_arrays_on_other_devices_are_not_copied_from_there():
     x = OnlyDlpack(np.ones(3, np.float32), METAL)
     with pytest.raises(iop.DeviceTypeNotSupported, match=r"relu: input lies on device 8, expected the host's memory"):
         iop.relu(x)
+    image = np.ones((1, 1, 1), np.float32)
+    with pytest.raises(iop.DeviceTypeNotSupported, match=r"^conv_backward: weight lies on device 8"):
+        iop.conv_backward(image, image, OnlyDlpack(image, METAL))
 
 
 def test_other_dtypes_are_refused():

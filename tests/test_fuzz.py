@@ -15,9 +15,10 @@ def fuzz(*arguments, kinds=()):
     return subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=400, check=False)
 
 
-def test_twenty_seconds():
+def test_a_few_seconds():
+    """More of them are a step of CI."""
     kinds = () if sys.platform == "linux" else ("elementwise", "convolution", "descriptors", "errors")
-    ran = fuzz("--seconds", "20", "--seed", "0", kinds=kinds)
+    ran = fuzz("--seconds", "8", "--seed", "0", kinds=kinds)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.endswith(": 0 failures\n")
 

@@ -17,6 +17,7 @@ import pytest
 import infiniop_cy as iop
 from infiniop_cy.config import config
 from infiniop_cy.core import _core
+from infiniop_cy.distributed import sum_gradient
 from infiniop_cy.testing import CASES, random_values, same_bits
 from infiniop_cy.testing.conv import CONV_CASES, make_case
 
@@ -292,6 +293,9 @@ def special_calls(**keywords):
             array.flat[:10], array.flat[40:60] = x, np.finfo(dtype).smallest_subnormal
         yield (f"conv_backward {dtype} special",
                lambda data=data: iop.conv_backward(*data, **geometry.keywords, **keywords))
+        for values in ([1e-310, 5e-324, 1.1], [1e-310, 5e-324, 1e-300]):
+            shards = [np.array(values, dtype) * factor for factor in (-3, 1, 4)]
+            yield f"sum_gradient {dtype} special", lambda shards=shards: (sum_gradient(shards, 3),)
 
 
 class FloatState:

@@ -1,4 +1,4 @@
-"""Python's numbers beside arrays in the CPU's memory, and alone."""
+"""Python's numbers beside arrays, wherever these are, and alone."""
 import numpy as np
 import pytest
 
@@ -30,8 +30,32 @@ def test_a_number_alone_is_float64():
         iop.relu_backward(np.float64(1), np.ones(3, np.float32))
 
 
-def test_mistakes():
-    with pytest.raises(iop.BadTensorDtype, match="gelu_backward: input has dtype int64"):
-        iop.gelu_backward(1.0, np.ones(3, np.int64))
-    with pytest.raises(iop.BadParam, match="relu_backward: grad_output is too large for float32"):
-        iop.relu_backward(10**400, np.ones(3, np.float32))
+MISTAKES = [
+    ("beside integers", iop.BadTensorDtype, r"input has dtype int64.*; np.asarray\(input, np.float32\) is one",
+     (1.0, np.ones(3, np.int64))),
+    ("too large", iop.BadParam, "grad_output is too large for float32", (10**400, np.ones(3, np.float32))),
+    ("integers alone", iop.BadTensorDtype,
+     r"grad_output has dtype int64.*; np.asarray\(grad_output, np.float32\) is one", (1, 2)),
+    ("complex", iop.BadTensorDtype, "grad_output has dtype complex128, expected", (1j, np.ones(3, np.float32))),
+    ("one of NumPy's", iop.BadTensorDtype, r"input has dtype float32, expected float64 to match grad_output; "
+     r"float64 is NumPy's default: np.asarray\(grad_output, input.dtype\)", (np.float64(1), np.ones(3, np.float32))),
+    ("none of both", iop.NullPointer, "grad_output is None", (None, 1.0)),
+]
+
+
+@pytest.mark.parametrize(("name", "exception", "message", "args"), MISTAKES, ids=[row[0] for row in MISTAKES])
+def test_mistakes(name, exception, message, args):
+    with pytest.raises(exception, match=f"gelu_backward: {message}"):
+        iop.gelu_backward(*args)
+
+
+def test_into_a_given_array():
+    x = np.linspace(-2, 3, 7, dtype=np.float32)
+    out = np.ones(7, np.float32)
+    expected = iop.silu_backward(np.float32([3] * 7), x, out=out.copy(), accumulate=True)
+    assert iop.silu_backward(3, x, out=out, accumulate=True) is out
+    assert np.array_equal(out, expected)
+    with pytest.raises(TypeError, match="relu: out is "):
+        iop.relu(x, out=1.0)
+    with pytest.raises((TypeError, iop.BadTensorShape), match="conv: weight "):
+        iop.conv(np.ones((1, 1, 2, 2), np.float32), 2.0)

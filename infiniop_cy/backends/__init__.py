@@ -1,1 +1,2 @@
-"""Backends: modules with elementwise, conv_backward, ElementwisePlan, ConvPlan, shape_of, empty_workspace."""
+"""Backends: modules with elementwise, conv, conv_backward, ElementwisePlan, ConvPlan, ForwardPlan, shape_of,
+empty_workspace."""

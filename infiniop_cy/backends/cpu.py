@@ -9,6 +9,6 @@ __all__ = ["ConvPlan", "ElementwisePlan", "ForwardPlan", "conv", "conv_backward"
            "shape_of"]
 
 
-def shape_of(value):
-    """The shape of a call's weights."""
-    return value.shape if hasattr(value, "shape") else host_input(value, "conv", "weight").shape
+def shape_of(value, op, name):
+    """The shape of an argument of a convolution."""
+    return value.shape if hasattr(value, "shape") else host_input(value, op, name).shape

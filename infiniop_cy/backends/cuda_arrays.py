@@ -100,12 +100,18 @@ def _torch(value, what):
     return Described(value.data_ptr(), tuple(value.shape), strides, dtype, True, stream, value)
 
 
-def _dlpack(value, what, stream):
-    # 1 is the legacy default stream there, and 0 is not allowed
-    address, shape, strides, name, owner = _core.read_dlpack(value.__dlpack__(stream=stream or 1))
+def read_capsule(capsule, what):
+    """(address, shape, strides in bytes, dtype, owner) of what DLPack hands over."""
+    address, shape, strides, name, owner = _core.read_dlpack(capsule)
     dtype = dtype_called(name, what)
     strides = contiguous_strides(shape, dtype.itemsize) if strides is None \
         else tuple(stride * dtype.itemsize for stride in strides)
+    return address, shape, strides, dtype, owner
+
+
+def _dlpack(value, what, stream):
+    # 1 is the legacy default stream there, and 0 is not allowed
+    address, shape, strides, dtype, owner = read_capsule(value.__dlpack__(stream=stream or 1), what)
     return Described(address, shape, strides, dtype, True, None, owner, True)
 
 

@@ -40,7 +40,7 @@ class DeviceSpace:
 
     def __init__(self, index, op, arrays):
         """index: of the device, None for where the arrays are; arrays: by name, None for those that are missing."""
-        present = {name: value for name, value in arrays.items() if value is not None}
+        present = {name: value for name, value in arrays.items() if value is not None and not _core.is_weak(value)}
         self._like, self._op = next(iter(present.values())), op
         found, self.stream, others = cuda_arrays.describe_all(op, present)
         self.index = self._device_of(index, op, found)
@@ -76,7 +76,9 @@ class DeviceSpace:
         return index if index is not None else next(iter(devices), 0)
 
     def _header(self, value, op, name):
-        d = self._described[id(value)]
+        d = self._described.get(id(value))
+        if d is None:  # a number, where none is broadcast
+            raise TypeError(f"{op}: {name} is {value!r}, expected an array on a GPU")
         header = _core.device_header(d.address, d.shape, d.strides, d.dtype, d.writable, d.owner)
         if not header.flags.aligned or not header.dtype.isnative:
             problem = "byte-swapped" if header.flags.aligned else "not aligned"
@@ -87,6 +89,10 @@ class DeviceSpace:
         if value is None:
             raise NullPointer(f"{op}: {name} is None")
         return self._header(value, op, name)
+
+    def number(self, array, op):
+        """Where the device reads a Python number."""
+        return self._ordered.call.number(array, op)
 
     def output(self, value, op, name, accumulate):
         header = self._header(value, op, name)
@@ -138,8 +144,14 @@ class HostSpace:
     def _device_header(self, shape, strides, dtype, size, op):
         return _core.device_header(self.borrow(size, op), shape, strides, dtype, True, self)
 
+    def number(self, array, op):
+        """Where the device reads a Python number."""
+        return self._on_device(array, op)
+
     def input(self, value, op, name):
-        array = _core.host_input(value, op, name)
+        return self._on_device(_core.host_input(value, op, name), op)
+
+    def _on_device(self, array, op):
         if not code_of(array.dtype.name):
             return array  # the core refuses its dtype
         # one element stands for a broadcast axis

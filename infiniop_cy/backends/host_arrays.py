@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 
-from infiniop_cy.backends.cuda_arrays import contiguous_strides, dtype_called, library_of
+from infiniop_cy.backends.cuda_arrays import library_of, read_capsule
 from infiniop_cy.core import _core
 from infiniop_cy.status import BadTensorDtype, DeviceTypeNotSupported
 
@@ -23,10 +23,7 @@ def _advice(value):
 
 
 def _by_dlpack(value, what):
-    address, shape, strides, name, owner = _core.read_dlpack(value.__dlpack__())
-    dtype = dtype_called(name, what)
-    strides = contiguous_strides(shape, dtype.itemsize) if strides is None \
-        else tuple(stride * dtype.itemsize for stride in strides)
+    address, shape, strides, dtype, owner = read_capsule(value.__dlpack__(), what)
     return _core.device_header(address, shape, strides, dtype, False, owner)
 
 
@@ -44,10 +41,10 @@ def host_array(value, op, name):
     kind, advice = type(value).__name__, _advice(value)
     if not hasattr(type(value), "__dlpack_device__"):
         try:
-            array = np.asarray(value)
+            array = _core.array_of_numbers(value, op, name)
         except TypeError as error:  # a tracer of JAX
             raise TypeError(f"{what} is a {kind} without values here{advice}") from error
-        if array.dtype == object and advice:
+        if (array.dtype == object and (advice or array.ndim == 0)) or isinstance(value, (str, bytes)):
             raise BadTensorDtype(f"{what} is a {kind}, expected an array{advice}")
         return array
     if not _in_host_memory(value):

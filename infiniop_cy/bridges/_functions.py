@@ -9,7 +9,7 @@ from inspect import Signature, signature
 from typing import ClassVar
 
 import infiniop_cy as iop
-from infiniop_cy.functions import geometry
+from infiniop_cy.functions import geometry, output_extents
 from infiniop_cy.operators import ROWS
 from infiniop_cy.status import NotImplementedOperator
 
@@ -72,9 +72,8 @@ class Convolution(Function):
         return tuple(self.backward(grad_output, input, weight, output_mask=tuple(needs), **options))
 
     def shape(self, input, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1, num_threads=None):
-        steps, pairs, dilations, _ = geometry(self.name, weight, stride, padding, dilation, groups)
-        space = zip(input[2:], weight[2:], steps, pairs, dilations)
-        return (input[0], weight[0], *((n + sum(pair) - d * (k - 1) - 1) // s + 1 for n, k, s, pair, d in space))
+        *steps, _ = geometry(self.name, weight, stride, padding, dilation, groups)
+        return (input[0], weight[0], *output_extents(input, weight, *steps))
 
 
 FUNCTIONS = (*(Function(row.name) for row in ROWS), Convolution("conv"))

@@ -186,8 +186,10 @@ class Jax:
         return {"output": to_numpy(result if bias is None else result + bias.reshape(-1, *(1,) * (x.ndim - 2)))}
 
     def _conv_backward(self, call, g, x, w):
-        grad_input, grad_weight = self.jax.vjp(lambda x, w: self._convolved(call, x, w), x, w)[1](g)
-        return outputs_of("conv_backward", [to_numpy(grad_input), to_numpy(grad_weight)])
+        # XLA compiles anew for every geometry, which takes most of the time: both gradients in one go.
+        def gradients(g, x, w):
+            return self.jax.vjp(lambda x, w: self._convolved(call, x, w), x, w)[1](g)
+        return outputs_of("conv_backward", list(map(to_numpy, self.jax.jit(gradients)(g, x, w))))
 
 
 def _gelu(g, x, approximate="none"):

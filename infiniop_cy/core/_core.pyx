@@ -22,6 +22,8 @@ include "elementwise/tiles.pxi"     # operands that lie across the output
 include "elementwise/plan.pxi"      # axes sorted and merged, kernels chosen
 include "elementwise/run.pxi"       # chunks and tiles, by threads
 
+include "fixed_point/sums.pxi"      # sums of gradients over shards, exact in any order
+
 include "conv/problem.pxi"          # rules, one sample's geometry, where the tensors lie
 include "conv/geometry.pxi"         # tiles, phases, taps, halos
 include "conv/forward.pxi"          # the forward convolution, as a grad_input of exchanged roles
@@ -29,6 +31,7 @@ include "conv/algorithm.pxi"        # what an algorithm is: functions, order of 
 include "conv/values.pxi"           # single values and short rows of them
 include "conv/nonfinite.pxi"        # inf and NaN that may not meet padding
 include "conv/pack.pxi"             # strided tensors as blocks
+include "conv/pack_folded.pxi"      # ... whose taps count as channels
 include "conv/prefetch.pxi"         # the next block, asked for meanwhile
 include "conv/bias.pxi"             # grad_bias, on the way or alone
 include "conv/register_tiles.pxi"   # micro-panels and the loop over register tiles
@@ -37,6 +40,7 @@ include "conv/output_bias.pxi"      # the bias of an output
 include "conv/store.pxi"            # sums of grad_input to memory
 include "conv/weight_store.pxi"     # sums of grad_weight to memory
 include "conv/input_tiles.pxi"      # what grad_input's algorithms with pixels as rows share
+include "conv/weight_parts.pxi"     # sums of grad_weight's parts of the pixels, joined in a round of their own
 include "conv/weight_tiles.pxi"     # what grad_weight's algorithms with (ci, tap) as rows share
 include "conv/in_place.pxi"         # operands of both that are read where they lie
 include "conv/parts.pxi"            # float32 and float16 as sums of bfloat16
@@ -70,3 +74,4 @@ include "python/calls.pxi"          # iop.relu_backward(g, x) on plain contiguou
 include "python/functions.pxi"      # the same on everything else, and iop.conv_backward
 include "python/descriptors.pxi"    # plans that Python holds
 include "python/forward.pxi"        # iop.conv and its plans
+include "python/fixed_point.pxi"    # the steps of a sum over shards

@@ -165,9 +165,8 @@ __attribute__((target("avx512bf16"))) inline void narrow_rows_at_once(const char
     }
 }
 
-// A virtual machine may have AMX and mask AVX512_BF16.
 inline void narrow_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t n) {
-    if (__builtin_cpu_supports("avx512bf16")) return narrow_rows_at_once(from, from_row, to, to_row, rows, n);
+    if (infiniop_avx512_bf16) return narrow_rows_at_once(from, from_row, to, to_row, rows, n);
     for (; rows > 0; rows--, from += from_row, to += to_row) convert<float, bfloat16>(from, 4, to, 2, n);
 }
 

@@ -24,6 +24,9 @@ bool has_amx() { return cpu().amx; }
 #endif
 bool has_avx512() { return cpu().avx512; }
 bool has_avx2() { return cpu().avx2; }
+bool has_avx512_bf16() { return cpu().avx512_bf16; }
+#else
+bool has_avx512_bf16() { return false; }
 #endif
 bool always() { return true; }
 
@@ -72,7 +75,7 @@ const Choice *choose(const char *forced) {
 // for.
 bool runs_dot2(const KernelTable *table) {
 #if defined(__x86_64__)
-    return table && table->dot2.max_vectors && cpu().avx512_bf16 && (cpu().amd || infiniop_forced_isa);
+    return table && table->dot2.max_vectors && infiniop_avx512_bf16 && (cpu().amd || infiniop_forced_isa);
 #else
     return false;
 #endif
@@ -92,6 +95,7 @@ const char *const infiniop_forced_isa = forced_isa();
 static const Choice *const chosen = choose(infiniop_forced_isa);
 const char *const infiniop_isa = chosen ? chosen->name : nullptr;
 const KernelTable *const infiniop_kernels = chosen ? chosen->table : nullptr;
+const bool infiniop_avx512_bf16 = has_avx512_bf16();
 const bool infiniop_dot2 = runs_dot2(infiniop_kernels);
 
 bool infiniop_amx(void) {

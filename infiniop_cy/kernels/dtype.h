@@ -100,6 +100,14 @@ INFINIOP_INLINE f64v widen_vector(const double *p) { return load<f64v>(p); }
 INFINIOP_INLINE f32v widen_vector(const float16 *p) { return widen_half(load<u16v>(p)); }
 INFINIOP_INLINE f32v widen_bfloat16(u16v v) { return bits_as<f32v>(__builtin_convertvector(v, u32v) << 16); }
 INFINIOP_INLINE f32v widen_vector(const bfloat16 *p) { return widen_bfloat16(load<u16v>(p)); }
+#if defined(__AVX2__) && !defined(__AVX512F__)
+// All ones in the first n of a vector's lanes of `bytes` bytes each.
+INFINIOP_INLINE __m256i first_lanes(int n, int bytes) {
+    static constexpr int32_t ones[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    return _mm256_loadu_si256((const __m256i *)(ones + 8 - n * bytes / 4));
+}
+#endif
+
 // A vector of elements `first` and on of n, zeros behind them.
 template <class T> INFINIOP_INLINE compute_vector<T> widen_some(const T *p, int64_t first, int64_t n) {
     constexpr int count = lanes<compute_vector<T>>::count;
@@ -111,6 +119,10 @@ template <class T> INFINIOP_INLINE compute_vector<T> widen_some(const T *p, int6
     else if constexpr (is_bfloat16<T>) return widen_bfloat16((u16v)_mm256_maskz_loadu_epi16(some, p + first));
     else return widen_half((u16v)_mm256_maskz_loadu_epi16(some, p + first));
 #else
+#if defined(__AVX2__)
+    if constexpr (sizeof(T) == 8) return (f64v)_mm256_maskload_pd(p + first, first_lanes(here, 8));
+    if constexpr (sizeof(T) == 4) return (f32v)_mm256_maskload_ps(p + first, first_lanes(here, 4));
+#endif
     T part[count] = {};
     for (int i = 0; i < here; i++) part[i] = p[first + i];
     return widen_vector(part);

@@ -167,11 +167,14 @@ void sum_channels(const char *from, int64_t pixel, int64_t row, int64_t rows, in
     constexpr int count = lanes<V>::count;
     for (int64_t c = 0; c < channels; c += count) {
         V part[16] = {};
-        for (int64_t r = 0; r < rows; r++)
-            for (int64_t x = 0; x < n; x++) {
-                const T *at = (const T *)(from + r * row + x * pixel);
-                part[x % 16] += c + count <= channels ? widen_vector(at + c) : widen_some(at, c, channels);
-            }
+        for (int64_t r = 0; r < rows; r++) {
+            const char *at = from + r * row + c * int64_t(sizeof(T));
+            int64_t x = 0;
+            for (; x + 16 <= n && c + count <= channels; x += 16)
+#pragma GCC unroll 16
+                for (int i = 0; i < 16; i++, at += pixel) part[i] += widen_vector((const T *)at);
+            for (; x < n; x++, at += pixel) part[x % 16] += widen_some((const T *)at, 0, channels - c);
+        }
         for (int width = 8; width; width /= 2)
             for (int j = 0; j < width; j++) part[j] += part[j + width];
         for (int j = 0; j < count && c + j < channels; j++) sums[c + j] = part[0][j];

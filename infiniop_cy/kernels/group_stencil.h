@@ -90,7 +90,7 @@ void group_dot_taps(const StencilDotRows *r, const LaneGroups *groups, int first
                     const scalar<V> *x, const int64_t *at, scalar<V> *sums) {
     typedef scalar<V> S;
     constexpr int count = lanes<V>::count;
-    const int64_t together = r->width >= STENCIL_CHAIN ? 1 : STENCIL_CHAIN / (r->width + !r->width);
+    const int64_t together = chained_rows(r->width);
     const int64_t x_pixel = r->x_pixel * count, apart = groups->apart * count;
     const S *start[taps];
     integer<V> lane[outputs];

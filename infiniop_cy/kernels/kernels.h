@@ -3,6 +3,7 @@
 #pragma once
 #include "amx.h"
 #include "convert.h"
+#include "fixed_point.h"
 #include "formulas.h"
 #include "gemm.h"
 #include "dot2.h"
@@ -53,6 +54,7 @@ constexpr KernelTable make_table() {
     fill_vnni(table);
     fill_parts(table);
     fill_amx(table);
+    fill_fixed_point(table);
     return table;
 }
 constexpr KernelTable table = make_table();

@@ -50,13 +50,18 @@ template <class V> void stencil(const StencilRows *r, const void *from_, const v
 
 enum { STENCIL_TAPS = 9, STENCIL_CHAIN = 64 };  // sums in registers at a time; pixels of a partial sum, about
 
+// The rows that are summed before their sums are added to what is there.
+INFINIOP_INLINE int64_t chained_rows(int64_t width) {
+    return width >= STENCIL_CHAIN ? 1 : STENCIL_CHAIN / (width + !width);
+}
+
 // `taps` sums at a time, each as several chains of additions where they are few: one would wait for itself.
 template <class V, int taps>
 void stencil_dot_taps(const StencilDotRows *r, const scalar<V> *g, const scalar<V> *x, const int64_t *at,
                       scalar<V> *sums) {
     typedef scalar<V> S;
     constexpr int count = lanes<V>::count, chains = taps >= 5 ? 1 : taps >= 3 ? 2 : 4;
-    const int64_t together = r->width >= STENCIL_CHAIN ? 1 : STENCIL_CHAIN / (r->width + !r->width);
+    const int64_t together = chained_rows(r->width);
     const int64_t x_pixel = r->x_pixel * count;
     const S *start[taps];
     for (int t = 0; t < taps; t++) start[t] = x + at[t] * count;

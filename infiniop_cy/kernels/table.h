@@ -214,6 +214,17 @@ struct StencilDotRows {
     const int64_t *at;
 };
 typedef void (*StencilDotKernel)(const struct StencilDotRows *, const void *g, const void *x, void *sums);
+// The same, with the same sums, for pixels of whole vectors of channels side by side that are read where they lie, in
+// taps by which DOT_PIXEL_TAPS or DOT_PIXEL_REST are summed at a time. Distances in bytes, but `sums`: elements from
+// the sums of a vector of channels to those of the next one. Beside the pixels of `inside` a tap meets zeros.
+enum { DOT_PIXEL_TAPS = 9, DOT_PIXEL_REST = 7 };
+struct TapInside { int64_t first_row, end_row, first, end; };
+struct StencilDotPixels {
+    int64_t rows, width, vectors, g_row, g_pixel, x_row, x_pixel, sums, taps;
+    const int64_t *at;
+    const struct TapInside *inside;
+};
+typedef void (*StencilDotPixelsKernel)(const struct StencilDotPixels *, const char *g, const char *x, void *sums);
 
 // The same for groups of several channels side by side in the lanes: every lane of a group meets all of the group's
 // `channels` lanes of `from` (or g), those of channel c with weight[c * apart + t] (or sums[c * apart + t]).
@@ -247,6 +258,21 @@ typedef double (*SumKernel)(const char *from, int64_t step, int64_t row, int64_t
 // sums[c] = what SumKernel gives for channel c, for channels that lie side by side; pixels are step bytes apart.
 typedef void (*SumChannelsKernel)(const char *from, int64_t step, int64_t row, int64_t rows, int64_t n,
                                   int64_t channels, double *sums);
+
+// What is known of some numbers: the bits of their largest finite magnitude, whether any is inf or NaN, and whether any
+// is -0. A kernel adds to it what it finds; a magnitude in bits fits in 63 of them.
+struct Magnitudes {
+    int64_t largest;
+    int nonfinite, minus_zero;
+};
+typedef void (*ScanKernel)(const void *from, int64_t n, struct Magnitudes *);
+// to[i] += from[i] in units of a grid, to nearest even. What is then beyond +-most, 2^62 at most, counts as one of
+// these, and so does NaN. scale: factors whose product is one over the unit; the second one is for float64.
+struct Grid { double scale[2], most; };
+typedef void (*AddToGridKernel)(const void *from, int64_t *to, int64_t n, const struct Grid *);
+// to[i] = from[i] units, |from[i]| <= 2^62, rounded once to nearest even; or, odd, so that rounding float32 to 16 bits
+// is the one that counts. The unit is a power of two, at least the smallest number of the type that is rounded to.
+typedef void (*FromGridKernel)(const int64_t *from, void *to, int64_t n, double unit, int odd);
 
 // One direction of a formula.
 struct FormulaKernels {
@@ -285,6 +311,7 @@ struct KernelTable {
     StencilKernel stencil[DTYPE_COUNT];                    // F32, F64
     StencilPixelsKernel stencil_pixels[DTYPE_COUNT];       // F16, BF16, F32, F64
     StencilDotKernel stencil_dot[DTYPE_COUNT];             // F32, F64
+    StencilDotPixelsKernel stencil_dot_pixels;             // F32
     GroupStencilKernel group_stencil[DTYPE_COUNT];         // F32, F64
     GroupStencilDotKernel group_stencil_dot[DTYPE_COUNT];  // F32, F64
     TakeTapsKernel take_taps[DTYPE_COUNT];                 // F16, BF16, F32, F64: from
@@ -293,6 +320,9 @@ struct KernelTable {
     SumChannelsKernel sum_channels[DTYPE_COUNT];           // F16, BF16, F32, F64
     SumKernel sum_rows[DTYPE_COUNT];                       // F16, BF16, F32, F64
     AddToRowsKernel add_to_rows[DTYPE_COUNT];              // F32, F64
+    ScanKernel scan[DTYPE_COUNT];                          // F16, BF16, F32, F64
+    AddToGridKernel add_to_grid[DTYPE_COUNT];              // F16, BF16, F32, F64
+    FromGridKernel from_grid[DTYPE_COUNT];                 // F32, F64
 };
 
 extern const struct KernelTable infiniop_kernels_generic;
@@ -304,8 +334,9 @@ extern const struct KernelTable infiniop_kernels_avx512;
 extern const struct KernelTable *const infiniop_kernels;
 extern const char *const infiniop_forced_isa;
 extern const char *infiniop_kernels_problem;
-extern const char *const infiniop_isa;  // the name that was chosen; amx and avx512 share a table
-extern const bool infiniop_dot2;        // whether the chosen table's dot2 tiles run on this CPU, and fast
-bool infiniop_amx(void);                // whether its AMX kernels do; asks the system for them on the first call
+extern const char *const infiniop_isa;   // the name that was chosen; amx and avx512 share a table
+extern const bool infiniop_avx512_bf16;  // whether this CPU has it: a virtual machine may have AMX and mask that
+extern const bool infiniop_dot2;         // whether the chosen table's dot2 tiles run on this CPU, and fast
+bool infiniop_amx(void);                 // whether its AMX kernels do; asks the system for them on the first call
 // Names of the tables compiled in, null-terminated, best first.
 const char *const *infiniop_compiled_isas(void);

@@ -183,7 +183,9 @@ inline void copy_rows(const char *from, int64_t from_row, char *to, int64_t to_r
         for (; at + 64 <= bytes; at += 64) _mm512_storeu_si512(to + at, _mm512_loadu_si512(from + at));
         if (last) _mm512_mask_storeu_epi8(to + at, last, _mm512_maskz_loadu_epi8(last, from + at));
 #else
-        __builtin_memcpy(to, from, size_t(bytes));
+        int64_t at = 0;
+        for (; at + 32 <= bytes; at += 32) __builtin_memcpy(to + at, from + at, 32);  // by vectors, without a call
+        if (at < bytes) __builtin_memcpy(to + at, from + at, size_t(bytes - at));
 #endif
     }
 }
@@ -192,8 +194,8 @@ inline void copy_rows(const char *from, int64_t from_row, char *to, int64_t to_r
 // row, so that each is written as a whole.
 inline void pad_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t before,
                      int64_t bytes, int64_t width) {
-#if defined(__AVX512F__)
     if (before == 0 && bytes == width) return copy_rows(from, from_row, to, to_row, rows, bytes);
+#if defined(__AVX512F__)
     for (int64_t at = 0; at < width; at += 64) {
         const __mmask64 inside = bits_between(before - at, before + bytes - at), all = bits_between(0, width - at);
         for (int64_t r = 0; r < rows; r++)

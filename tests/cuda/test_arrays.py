@@ -41,6 +41,15 @@ def test_gpuarrays_in_and_out(data):
     assert relu(g, x, device="auto").dtype == np.float32
 
 
+def test_numbers_go_where_the_array_is(data):
+    x = on_gpu(data[1])
+    result = relu(2, x)
+    assert type(result) is type(x)
+    assert same_bits(to_host(result), np.where(data[1] <= 0, np.float32(0), np.float32(2)))
+    with pytest.raises(TypeError, match=r"relu_backward: out is 1\.0, expected an array on a GPU"):
+        relu(2.0, x, out=1.0)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gpuarrays_of_every_dtype(dtype, rng):
     """bfloat16 too, whose interface says only that it has two bytes."""

@@ -58,6 +58,14 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t rows, width, g_row, x_row, x_pixel, taps
         const int64_t *at
     ctypedef void (*StencilDotKernel)(const StencilDotRows *, const void *, const void *, void *) noexcept nogil
+    int DOT_PIXEL_TAPS, DOT_PIXEL_REST
+    ctypedef struct TapInside:
+        int64_t first_row, end_row, first, end
+    ctypedef struct StencilDotPixels:
+        int64_t rows, width, vectors, g_row, g_pixel, x_row, x_pixel, sums, taps
+        const int64_t *at
+        const TapInside *inside
+    ctypedef void (*StencilDotPixelsKernel)(const StencilDotPixels *, const char *, const char *, void *) noexcept nogil
     ctypedef struct LaneGroups:
         int64_t channels
         int64_t apart
@@ -133,6 +141,16 @@ cdef extern from "../kernels/table.h" nogil:
         void (*add)(const char *, char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
         void (*narrow_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
         void (*save_panels)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int, int) noexcept nogil
+    ctypedef struct Magnitudes:
+        int64_t largest
+        int nonfinite
+        int minus_zero
+    ctypedef void (*ScanKernel)(const void *, int64_t, Magnitudes *) noexcept nogil
+    ctypedef struct Grid:
+        double scale[2]
+        double most
+    ctypedef void (*AddToGridKernel)(const void *, int64_t *, int64_t, const Grid *) noexcept nogil
+    ctypedef void (*FromGridKernel)(const int64_t *, void *, int64_t, double, int) noexcept nogil
     ctypedef struct FormulaKernels:
         const char *name
         int inputs
@@ -160,6 +178,7 @@ cdef extern from "../kernels/table.h" nogil:
         StencilKernel *stencil
         StencilPixelsKernel *stencil_pixels
         StencilDotKernel *stencil_dot
+        StencilDotPixelsKernel stencil_dot_pixels
         GroupStencilKernel *group_stencil
         GroupStencilDotKernel *group_stencil_dot
         TakeTapsKernel *take_taps
@@ -168,6 +187,9 @@ cdef extern from "../kernels/table.h" nogil:
         SumChannelsKernel *sum_channels
         SumKernel *sum_rows
         AddToRowsKernel *add_to_rows
+        ScanKernel *scan
+        AddToGridKernel *add_to_grid
+        FromGridKernel *from_grid
     const KernelTable *const kernels "infiniop_kernels"
     const char *const chosen_isa "infiniop_isa"
     const bint infiniop_dot2

@@ -29,7 +29,7 @@ cdef bint environment_refused = environment_threads() < 0  # then calls take the
 
 cdef int default_threads() noexcept nogil:
     """Return the number of threads of a call that no Python setting applies to. An INFINIOP_CY_NUM_THREADS that is no
-    number of threads, which Python's calls refuse, says nothing."""
+    number of threads says nothing here: Python's calls, and C's handles, refuse it."""
     cdef int n = environment_threads()
     if in_forked_child or openmp_version() == 0:
         return 1

@@ -162,7 +162,7 @@ cdef public aclnnStatus aclnnLeakyReluBackwardGetWorkspaceSize(
     objects[OUT], objects[INPUT], objects[GRAD_OUTPUT] = out, self, gradOutput
     if check_stack(&failure):
         return ACLNN_ERR_RUNTIME_ERROR
-    if kernels == NULL or not is_object(negativeSlope, ACL_SCALAR_OBJECT):
+    if kernels == NULL or environment_threads() < 0 or not is_object(negativeSlope, ACL_SCALAR_OBJECT):
         return ACLNN_ERR_PARAM_INVALID
     for k in range(OPERANDS):
         if not is_object(objects[k], ACL_TENSOR_OBJECT):

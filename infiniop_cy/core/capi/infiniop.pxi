@@ -103,6 +103,8 @@ cdef public infiniStatus_t infiniopCreateHandle(infiniopHandle_t *handle_ptr) no
         return INFINI_STATUS_NULL_POINTER
     if kernels == NULL:  # INFINIOP_CY_ISA names what this CPU cannot run
         return INFINI_STATUS_DEVICE_ARCHITECTURE_NOT_SUPPORTED
+    if environment_threads() < 0:  # INFINIOP_CY_NUM_THREADS is no number of threads
+        return INFINI_STATUS_BAD_PARAM
     handle = <Object *>new_object(HANDLE_OBJECT, sizeof(Object))
     if handle == NULL:
         return INFINI_STATUS_INTERNAL_ERROR
@@ -278,23 +280,26 @@ cdef bint is_wide(const int32_t *strides, const int32_t *dilations, int axes) no
     """Say whether the entries have 64 bits: then the second word of strides and of dilations is the upper half of the
     first entry, 0, where narrow ones have the second entry, which is not 0. One entry reads alike, little-endian.
     Narrow lists that are both wrong, 0 in both, are the same words as wide ones, and cannot be told from them."""
-    return axes > 1 and strides[1] == 0 and dilations[1] == 0
+    return axes > 1 and (strides == NULL or strides[1] == 0) and (dilations == NULL or dilations[1] == 0)
 
 
-cdef int64_t entry_of(const void *list, int i, bint wide) noexcept nogil:
+cdef int64_t entry_of(const void *list, int i, bint wide, int64_t otherwise) noexcept nogil:
+    """Read one entry of a list; where there is none, `otherwise` stands for all of them."""
+    if list == NULL:
+        return otherwise
     return (<const int64_t *>list)[i] if wide else (<const int32_t *>list)[i]
 
 
 cdef void fill_c_conv_spec(ConvSpec *spec, int axes, const void *pads, const void *strides, const void *dilations,
                            size_t groups) noexcept nogil:
-    """Read C arrays of one entry per axis, each of 32 or of 64 bits."""
+    """Read C arrays of one entry per axis, each of 32 or of 64 bits; one that is NULL says nothing out of the way."""
     cdef bint wide = is_wide(<const int32_t *>strides, <const int32_t *>dilations, axes)
     cdef int i
     memset(spec, 0, sizeof(ConvSpec))
     for i in range(axes):
-        spec.stride[i] = entry_of(strides, i, wide)
-        spec.before[i] = spec.after[i] = entry_of(pads, i, wide)
-        spec.dilation[i] = entry_of(dilations, i, wide)
+        spec.stride[i] = entry_of(strides, i, wide, 1)
+        spec.before[i] = spec.after[i] = entry_of(pads, i, wide, 0)
+        spec.dilation[i] = entry_of(dilations, i, wide, 1)
     spec.groups = <int64_t>groups
 
 
@@ -427,23 +432,11 @@ cdef public infiniStatus_t infiniopDestroyConvBackwardDescriptor(infiniopConvBac
 
 # ---- forward convolution
 
-cdef void fill_forward_spec(ConvSpec *spec, int axes, const void *pads, const void *strides, const void *dilations,
-                            const Tensor *x, const Tensor *w) noexcept nogil:
-    """Read C arrays of one entry per axis, where they are given, and the number of groups off the shapes."""
-    cdef int32_t zeros[2]
-    cdef bint wide
-    cdef int i
-    zeros[0] = zeros[1] = 0
-    wide = is_wide(<const int32_t *>strides if strides != NULL else zeros,
-                   <const int32_t *>dilations if dilations != NULL else zeros, axes)
-    memset(spec, 0, sizeof(ConvSpec))
-    for i in range(axes):
-        spec.stride[i] = entry_of(strides, i, wide) if strides != NULL else 1
-        spec.before[i] = spec.after[i] = entry_of(pads, i, wide) if pads != NULL else 0
-        spec.dilation[i] = entry_of(dilations, i, wide) if dilations != NULL else 1
-    spec.groups = 1
+cdef size_t groups_of(const Tensor *x, const Tensor *w) noexcept nogil:
+    """Read the number of groups off the shapes; 1 where they do not go together."""
     if x.shape[1] and w.shape[1] and x.shape[1] % w.shape[1] == 0:
-        spec.groups = x.shape[1] // w.shape[1]
+        return x.shape[1] // w.shape[1]
+    return 1
 
 
 cdef public infiniStatus_t infiniopCreateConvDescriptor(
@@ -473,8 +466,8 @@ cdef public infiniStatus_t infiniopCreateConvDescriptor(
         return INFINI_STATUS_BAD_TENSOR_SHAPE
     if check_stack(&failure):
         return status_of(failure.rule)
-    fill_forward_spec(&spec, <int>n, pads, strides, dilations, &(<TensorObject *>x_desc).tensor,
-                      &(<TensorObject *>w_desc).tensor)
+    fill_c_conv_spec(&spec, <int>n, pads, strides, dilations,
+                     groups_of(&(<TensorObject *>x_desc).tensor, &(<TensorObject *>w_desc).tensor))
     object = <ForwardObject *>new_object(FORWARD_OBJECT, sizeof(ForwardObject))
     if object == NULL:
         return INFINI_STATUS_INTERNAL_ERROR

@@ -10,6 +10,7 @@ cdef enum:
     FOR_GRAD_BIAS = 4
     FOR_ALL = 7            # the gradients
     FOR_OUTPUT = 16        # the forward convolution, which runs as a grad_input (forward.pxi)
+    FOR_FOLDED_TAPS = 32   # ... and that of taps which count as channels: they are no channels of the tensor
 
     CONV_ALIGN = 64           # bytes; every piece of scratch starts on a cache line
     CONV_ALIGN_ELEMENTS = 16  # floats of a cache line
@@ -74,9 +75,14 @@ ctypedef struct ConvAlgorithm:
 
 cdef bint is_accepted(const SampleGeometry *sample, const ConvAlgorithm *algorithm, const char **why) noexcept nogil:
     """Ask an algorithm, in the default floating-point state: estimates of time must neither see the caller's rounding
-    mode nor raise flags."""
-    cdef uint64_t float_state = enter_float_state()
-    cdef bint accepted = algorithm.accepts(sample, why)
+    mode nor raise flags. What does not say that it knows folded taps is not asked about them."""
+    cdef uint64_t float_state
+    cdef bint accepted
+    if sample.folded > 1 and not algorithm.gradients & FOR_FOLDED_TAPS:
+        why[0] = b"taps count as channels, which it would take for the tensor's"
+        return False
+    float_state = enter_float_state()
+    accepted = algorithm.accepts(sample, why)
     leave_float_state(float_state)
     return accepted
 

@@ -49,10 +49,28 @@ cdef void add_bias(const ConvProblem *problem, const Box *tile, const BiasShare 
                                                 planes)
                 else:
                     planes[0] = kernels.sum_rows[dtype](at, g.space[2], g.space[1], tile.extent[1], tile.extent[2])
-                for c in range(count):
-                    share.totals[first + c] = share.totals[first + c] + planes[c] \
-                        if problem.sample.compute == DTYPE_F64 else <float>share.totals[first + c] + <float>planes[c]
+                add_plane(problem, planes, share.totals + first, count)
         first += count
+
+
+cdef void add_plane(const ConvProblem *problem, const double *sums, double *totals, int64_t count) noexcept nogil:
+    """Add the sums of a plane of some channels, in the compute type."""
+    cdef int64_t c
+    for c in range(count):
+        totals[c] = totals[c] + sums[c] if problem.sample.compute == DTYPE_F64 else <float>totals[c] + <float>sums[c]
+
+
+cdef void keep_bias(const ConvProblem *problem, const Box *tile, const BiasShare *share) noexcept nogil:
+    """Keep the sums of a tile of one plane, for join_bias."""
+    cdef int64_t c
+    for c in range(share.channels):
+        share.totals[c] = 0
+    add_bias(problem, tile, share)
+
+
+cdef void join_bias(const ConvProblem *problem, const double *sums, const BiasShare *share) noexcept nogil:
+    """Add the sums of a tile that another share has kept."""
+    add_plane(problem, sums, share.totals, share.channels)
 
 
 cdef void add_sample_bias(const ConvRun *run, int64_t n, const BiasShare *share) noexcept nogil:

@@ -17,8 +17,7 @@ cdef bint accepts_depthwise(const SampleGeometry *sample, const char **why) noex
 
 
 cdef bint accepts_grouped(const SampleGeometry *sample, const char **why) noexcept nogil:
-    if not 2 <= sample.cin <= STENCIL_GROUP or sample.cout != sample.cin or sample.lanes % sample.cin \
-            or sample.folded > 1:
+    if not 2 <= sample.cin <= STENCIL_GROUP or sample.cout != sample.cin or sample.lanes % sample.cin:
         why[0] = b"groups of as many input as output channels do not fill a vector side by side"
         return False
     if sample.dtype == DTYPE_BF16 and phase_count(sample) == 1 and accepts_input_amx(sample, why):

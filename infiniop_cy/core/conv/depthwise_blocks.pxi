@@ -143,24 +143,30 @@ cdef void book_lane_tables(const SampleGeometry *sample, Scratch *scratch) noexc
     book(scratch, STENCIL_PHASE_TABLE, phase_count(sample), sizeof(Phase))
 
 
+cdef int64_t lane_tap(const SampleGeometry *sample, const LaneBlocks *blocks, const Phase *phase, int64_t i,
+                      int64_t *output) noexcept nogil:
+    """Return the number of the phase's i-th tap, where positions fall from tap to tap as group_stencil.h has it.
+    output: how far the pixel that it meets lies from the one of a step."""
+    cdef int64_t k[3]
+    cdef int d
+    phase_tap(sample, phase, phase.tap_count - 1 - i if sample.forward else i, output, k)
+    if sample.forward:
+        for d in range(3):
+            output[d] = k[d] * sample.axis[d].dilation + blocks.halo.low[d]
+    return (k[0] * sample.axis[1].kernel + k[1]) * sample.axis[2].kernel + k[2]
+
+
 cdef void fill_lane_tables(const SampleGeometry *sample, const LaneBlocks *blocks, LaneTables *tables) noexcept nogil:
     """Fill the tables of all tiles."""
     cdef int64_t number, i, tap, at = 0
     cdef int64_t output[3]
-    cdef int64_t k[3]
     cdef Box block
-    cdef int d
     memcpy(block.extent, blocks.extent, sizeof(block.extent))
     for number in range(phase_count(sample)):
         tables.start[number] = at
         make_phase(sample, number, &tables.phases[number])
-        for i in range(tables.phases[number].tap_count):  # positions fall from tap to tap, as group_stencil.h has it
-            phase_tap(sample, &tables.phases[number],
-                      tables.phases[number].tap_count - 1 - i if sample.forward else i, output, k)
-            tables.order[at] = (k[0] * sample.axis[1].kernel + k[1]) * sample.axis[2].kernel + k[2]
-            if sample.forward:
-                for d in range(3):
-                    output[d] = k[d] * sample.axis[d].dilation + blocks.halo.low[d]
+        for i in range(tables.phases[number].tap_count):
+            tables.order[at] = lane_tap(sample, blocks, &tables.phases[number], i, output)
             tables.back[at] = block_offset(&block, output, blocks.halo.low)
             at += 1
     tables.start[phase_count(sample)] = at

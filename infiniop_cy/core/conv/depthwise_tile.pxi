@@ -41,18 +41,23 @@ cdef LaneChannels task_channels(const LaneTask *t, int64_t co, int64_t each) noe
 
 cdef bint begin_tile(LaneTask *t, int64_t n, int64_t number) noexcept nogil:
     """Make the boxes of the tile of that number; return False where there are fewer."""
-    cdef const SampleGeometry *sample = t.run.sample
-    cdef int d
     if not nth_tile(&t.own.blocks.tiling, 1, t.own.blocks.steps, number, &t.tile):
         return False
     t.tile.n = n
+    place_tile(t)
+    return True
+
+
+cdef void place_tile(LaneTask *t) noexcept nogil:
+    """Find what of both images lies in a box of steps."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef int d
     t.out, t.pixels = t.tile, t.tile
     for d in range(3):
         t.out.extent[d] = max(<int64_t>0, min(t.tile.extent[d], sample.axis[d].size_out - t.tile.first[d]))
         t.pixels.first[d] *= sample.axis[d].stride
         t.pixels.extent[d] = max(<int64_t>0, min(t.tile.extent[d] * sample.axis[d].stride,
                                                  sample.axis[d].size_in - t.pixels.first[d]))
-    return True
 
 
 cdef void load_tile_output(const LaneTask *t, int64_t co) noexcept nogil:

@@ -462,6 +462,14 @@ cdef void input_pixel(const SampleGeometry *sample, const int64_t *o, int64_t ta
         tap //= sample.axis[d].kernel
 
 
+cdef void steps_inside(const ConvAxis *axis, int64_t first, int64_t extent, int64_t k, int64_t *begin,
+                       int64_t *end) noexcept nogil:
+    """Find which of `extent` output pixels, from `first` on, meet the input under tap k, and no padding."""
+    cdef int64_t before = axis.before - k * axis.dilation
+    begin[0] = min(extent, max(<int64_t>0, -floor_div(-before, axis.stride) - first))
+    end[0] = max(begin[0], min(extent, floor_div(axis.size_in - 1 + before, axis.stride) + 1 - first))
+
+
 cdef bint is_inside(const int64_t *pixel, const int64_t *size) noexcept nogil:
     """Say whether a pixel lies in an image of that size."""
     return 0 <= pixel[0] < size[0] and 0 <= pixel[1] < size[1] and 0 <= pixel[2] < size[2]

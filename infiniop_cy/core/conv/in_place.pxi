@@ -60,31 +60,6 @@ cdef bint input_lies_ready(const ConvProblem *problem) noexcept nogil:
     return is_inside(first, size) and is_inside(corner, size)
 
 
-cdef bint lies_by_pixels(const ConvProblem *problem) noexcept nogil:
-    """Say whether a kernel has one tap, and the channels that it meets lie side by side, so that a copy of them need
-    not be transposed."""
-    cdef const SampleGeometry *sample = &problem.sample
-    return sample.taps == 1 and problem.view[CONV_INPUT].channel == itemsize_of(sample.dtype)
-
-
-cdef void pack_input_pixels(const ConvRun *run, WeightTile *t, const Box *tile, BatchReduce *steps) noexcept nogil:
-    """Pack what the one tap meets as [pixel][row]."""
-    cdef const SampleGeometry *sample = run.sample
-    cdef int64_t pitch = odd_lines(t.rows), i
-    cdef int64_t size[3]
-    cdef Box box = tile[0]
-    cdef int d
-    input_size(sample, size)
-    input_pixel(sample, tile.first, 0, box.first)
-    for d in range(3):
-        box.step[d] = sample.axis[d].stride
-    pack_channels(run.problem, &run.problem.view[CONV_INPUT], size, &box, t.group * sample.cin + t.row_from, t.rows,
-                  t.input, pitch, False, t.staging, t.place)
-    for i in range(t.rows):
-        t.indirection[i] = i
-    steps.count, steps.depth, steps.a_step, t.a_offset[0] = 1, box_positions(tile), pitch, 0
-
-
 cdef void lead_through_input(const ConvRun *run, WeightTile *t, const Box *tile, BatchReduce *steps) noexcept nogil:
     """Point a task's rows, and the steps through the pixels of a tile, at the input: one stretch where the pixels
     follow each other evenly, else one for each row of pixels."""

@@ -141,8 +141,9 @@ cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) n
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
-    cdef int64_t chunks = amx_chunks(sample), item = itemsize_of(sample.dtype), tap = 0, taps, i, half, at
-    cdef int64_t chunk = number % chunks, panel = number // chunks % own.panels, group = number // chunks // own.panels
+    cdef int64_t item = itemsize_of(sample.dtype), tap = 0, taps, i, half, at
+    cdef WeightUnit unit = weight_unit(run.problem, number, own.panels, amx_chunks(sample))
+    cdef int64_t chunk = unit.block, panel = unit.panel, group = unit.group
     cdef int64_t cis = min(<int64_t>AMX_SIDE, sample.cin - panel * AMX_SIDE)
     cdef int64_t cos = min(<int64_t>AMX_STEPS, sample.cout - chunk * AMX_STEPS), halves = ceil_div(cis, AMX_HALF)
     cdef const char *source = w.data + group * w.group + panel * AMX_SIDE * w.channel

@@ -1,8 +1,8 @@
 # The output of a convolution, by grad_input's algorithms on the problem with exchanged roles (forward.pxi).
 
-cdef ConvAlgorithm as_output(ConvAlgorithm row, const char *name) noexcept nogil:
-    """Let a row of grad_input compute the output."""
-    row.name, row.gradients = name, FOR_OUTPUT
+cdef ConvAlgorithm as_output(ConvAlgorithm row, const char *name, int folded=0) noexcept nogil:
+    """Let a row of grad_input compute the output. folded: FOR_FOLDED_TAPS, or 0."""
+    row.name, row.gradients = name, FOR_OUTPUT | folded
     return row
 
 
@@ -15,16 +15,16 @@ cdef ConvAlgorithm output_grouped() noexcept nogil:
 
 
 cdef ConvAlgorithm output_amx() noexcept nogil:
-    return as_output(input_amx(), b"output:amx")
+    return as_output(input_amx(), b"output:amx", FOR_FOLDED_TAPS)
 
 
 cdef ConvAlgorithm output_pixels() noexcept nogil:
-    return as_output(input_pixels(), b"output:pixels")
+    return as_output(input_pixels(), b"output:pixels", FOR_FOLDED_TAPS)
 
 
 cdef ConvAlgorithm output_gemm() noexcept nogil:
-    return as_output(input_gemm(), b"output:gemm")
+    return as_output(input_gemm(), b"output:gemm", FOR_FOLDED_TAPS)
 
 
 cdef ConvAlgorithm output_taps() noexcept nogil:
-    return as_output(input_taps(), b"output:taps")
+    return as_output(input_taps(), b"output:taps", FOR_FOLDED_TAPS)

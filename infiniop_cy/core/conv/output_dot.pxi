@@ -42,7 +42,7 @@ cdef bint meets_padding(const SampleGeometry *sample) noexcept nogil:
 
 cdef bint accepts_output_dot(const SampleGeometry *sample, const char **why) noexcept nogil:
     cdef int64_t depth = sample.cout * sample.taps
-    if sample.pixels_in > (1 if sample.parts else OUTPUT_DOT_PIXELS) or sample.pixels_in == 0 or sample.folded > 1:
+    if sample.pixels_in > (1 if sample.parts else OUTPUT_DOT_PIXELS) or sample.pixels_in == 0:
         why[0] = b"so many output pixels pay for packing the weights"
         return False
     if depth < OUTPUT_DOT_VECTORS * sample.lanes or depth > OUTPUT_DOT_DEPTH or meets_padding(sample):

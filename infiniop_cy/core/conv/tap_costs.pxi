@@ -35,15 +35,14 @@ cdef double existing_products(const SampleGeometry *sample) noexcept nogil:
     """Count the input pixels under all taps, without those that meet padding."""
     cdef const ConvAxis *axis
     cdef double all_axes = 1, products
-    cdef int64_t k, shift
+    cdef int64_t k, begin, end
     cdef int d
     for d in range(3):
         axis = &sample.axis[d]
         products = 0
         for k in range(axis.kernel):
-            shift = axis.before - k * axis.dilation
-            products += max(<int64_t>0, min(axis.size_out - 1, floor_div(axis.size_in - 1 + shift, axis.stride))
-                            - max(<int64_t>0, ceil_div(shift, axis.stride)) + 1)
+            steps_inside(axis, 0, axis.size_out, k, &begin, &end)
+            products += end - begin
         all_axes *= products
     return all_axes
 

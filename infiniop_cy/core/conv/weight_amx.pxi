@@ -18,6 +18,15 @@ ctypedef struct WeightAmx:
     AmxOutputTiles tiles
     int64_t panels       # of AMX_SIDE ci
     int64_t task_panels
+    WeightParts parts    # in two rounds
+
+
+# A task's part: some co by the ci of some panels.
+ctypedef struct WeightAmxTask:
+    int64_t group, co_from, cos   # co_from counts all groups'
+    int64_t ci_from, cis, panels
+    char *sums           # [panel][tap][co][AMX_SIDE ci]
+    char *scratch
 
 
 cdef bint reuses_parts(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -40,7 +49,8 @@ cdef bint reuses_parts(const SampleGeometry *sample, const char **why) noexcept 
     cut_amx_output(sample, &tiling)
     amx_input_block(sample, tiling.extent, 1, &block)
     why[0] = b"images are so small that most of an instruction would be empty"
-    return 5 * tiling_pixels(&tiling) >= 3 * round_up(positions_under_tile(&tiling, &block), AMX_STEPS)
+    return 5 * tiling_pixels(&tiling) \
+        >= (4 if sample.parts == 3 else 3) * round_up(positions_under_tile(&tiling, &block), AMX_STEPS)
 
 
 cdef bint accepts_weight_amx(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -57,9 +67,16 @@ cdef int64_t weight_amx_tasks(const SampleGeometry *sample, const WeightAmx *own
     return sample.groups * ceil_div(own.panels, own.task_panels) * ceil_div(sample.cout, own.tiles.rows)
 
 
+cdef int64_t amx_tap_bytes(const WeightAmx *own) noexcept nogil:
+    """Count the bytes of the sums of one tap and one panel of ci, [co][AMX_SIDE ci]; an odd number of lines, since
+    powers of two share cache sets."""
+    return own.tiles.rows * AMX_SIDE * 4 + CONV_ALIGN
+
+
 cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                            Blocking *blocking) noexcept nogil:
-    """Fit a task's sums to the cache, then make tasks smaller where they are too few for the threads or uneven."""
+    """Fit a task's sums to the cache. Where they are too few for the threads, let these share the tiles, or else make
+    them smaller, as where they are uneven."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef WeightAmx *own = <WeightAmx *>blocking.own
     cdef AmxOutputTiles *tiles = &own.tiles
@@ -70,6 +87,10 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     own.task_panels = max(<int64_t>1, min(own.panels, AMX_SUM_BYTES // (tiles.rows * row_bytes)))
     while tiles.rows > AMX_SIDE and tiles.rows * row_bytes > 2 * AMX_SUM_BYTES:
         tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_SIDE)
+    own.parts.tasks = weight_amx_tasks(sample, own)
+    if book_parts(problem, order, &tiles.tiling, threads, own.task_panels * sample.taps * amx_tap_bytes(own),
+                  tiles.rows, &own.parts, blocking):
+        threads = 1
     while threads > 1 and uneven_tasks(weight_amx_tasks(sample, own), threads) \
             and (own.task_panels > 1 or tiles.rows > AMX_SIDE):
         if tiles.rows > AMX_SIDE and (own.task_panels == 1 or fewer_rows_cost_less(sample, tiles.rows,
@@ -79,6 +100,7 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
             own.task_panels = ceil_div(own.task_panels, 2)
     if weight_amx_tasks(sample, own) < threads and tiles.rows > AMX_HALF:
         tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_HALF)
+    own.parts.tasks = weight_amx_tasks(sample, own)
     book(local, AMX_X, tiles.x_pitch * AMX_SIDE, 2 * sample.parts)
     book(local, AMX_X_PAIRS, 4 * tiles.half_bytes, sample.parts)
     book(local, AMX_G_PLANES, AMX_HALF * tiles.g_pitch, 2 * sample.parts)
@@ -88,7 +110,7 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     book(local, AMX_WEIGHT_LINE, sample.taps * AMX_SIDE, 4)
     book(local, AMX_BIAS, tiles.rows, sizeof(double))
     book(local, AMX_PACKING, staging_elements(sample), 4)
-    blocking.tasks = weight_amx_tasks(sample, own)
+    blocking.tasks = own.parts.tasks
 
 
 cdef bint pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t channel, int64_t count,
@@ -120,12 +142,6 @@ cdef bint pack_amx_columns(const ConvRun *run, const InputBlock *block, const Bo
         pair_positions(run, tiles, &planes, x + 2, apart, positions - 2, count,
                        pairs + run.sample.parts * 2 * tiles.half_bytes)
     return nonfinite
-
-
-cdef int64_t amx_tap_bytes(const WeightAmx *own) noexcept nogil:
-    """Count the bytes of the sums of one tap and one panel of ci, [co][AMX_SIDE ci]; an odd number of lines, since
-    powers of two share cache sets."""
-    return own.tiles.rows * AMX_SIDE * 4 + CONV_ALIGN
 
 
 cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int64_t depth, const int64_t *start,
@@ -202,59 +218,123 @@ cdef bint place_amx_taps(const ConvRun *run, const InputBlock *block, char *scra
     return odd
 
 
-cdef void weight_amx_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Sum task number (group, co, panels of ci) over all samples and output pixels, one tile after the other."""
+cdef void begin_weight_amx(const ConvRun *run, int64_t number, char *scratch, WeightAmxTask *t) noexcept nogil:
+    """Begin task number (group, co, panels of ci), which has no sums yet."""
     cdef const SampleGeometry *sample = run.sample
-    cdef const ConvProblem *problem = run.problem
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
-    cdef const AmxOutputTiles *tiles = &own.tiles
-    cdef int64_t parts = ceil_div(own.panels, own.task_panels), down = ceil_div(sample.cout, tiles.rows)
-    cdef int64_t taps = sample.taps
-    cdef int64_t group = number // parts // down, co_from = number // parts % down * tiles.rows
-    cdef int64_t cos = min(tiles.rows, sample.cout - co_from)
-    cdef int64_t ci_from = number % parts * own.task_panels * AMX_SIDE
-    cdef int64_t panels = min(own.task_panels, own.panels - number % parts * own.task_panels)
-    cdef int64_t cis = min(panels * AMX_SIDE, sample.cin - ci_from), tile_number = 0, p, c, count
-    cdef char *panel_sums
-    cdef char *sums = local_piece(run, AMX_WEIGHT_SUMS, scratch)
-    cdef char *line = local_piece(run, AMX_WEIGHT_LINE, scratch)
-    cdef int64_t *start = <int64_t *>local_piece(run, AMX_STARTS, scratch)
+    cdef int64_t parts = ceil_div(own.panels, own.task_panels), down = ceil_div(sample.cout, own.tiles.rows)
+    cdef int64_t row = number // parts % down * own.tiles.rows
+    t.group = number // parts // down
+    t.co_from, t.cos = t.group * sample.cout + row, min(own.tiles.rows, sample.cout - row)
+    t.ci_from = number % parts * own.task_panels * AMX_SIDE
+    t.panels = min(own.task_panels, own.panels - number % parts * own.task_panels)
+    t.cis = min(t.panels * AMX_SIDE, sample.cin - t.ci_from)
+    t.sums, t.scratch = local_piece(run, AMX_WEIGHT_SUMS, scratch), scratch
+
+
+cdef BiasShare amx_bias_share(const ConvRun *run, const WeightAmxTask *t, int64_t number, char *totals) noexcept nogil:
+    """Start the share of grad_bias of task `number`: the tasks of the same co take one each."""
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef int64_t parts = ceil_div(own.panels, own.task_panels)
+    return bias_share(run, t.co_from, t.cos, number % parts, parts, totals)
+
+
+cdef int64_t amx_task_sums(const ConvRun *run, const WeightAmxTask *t) noexcept nogil:
+    """Count the floats of a task's sums, with the gaps between taps."""
+    return t.panels * run.sample.taps * amx_tap_bytes(<const WeightAmx *>run.blocking.own) // <int64_t>sizeof(float)
+
+
+cdef void begin_amx_sums(const ConvRun *run, const WeightAmxTask *t) noexcept nogil:
+    """Begin with zeros or (accumulating) with what is there."""
+    memset(t.sums, 0, amx_task_sums(run, t) * <int64_t>sizeof(float))
+    if run.problem.accumulate:
+        move_amx_weights(run, t.co_from, t.cos, t.ci_from, t.cis, t.sums, local_piece(run, AMX_WEIGHT_LINE, t.scratch),
+                         True)
+
+
+cdef void save_amx_sums(const ConvRun *run, const WeightAmxTask *t) noexcept nogil:
+    """Round a task's sums to storage."""
+    move_amx_weights(run, t.co_from, t.cos, t.ci_from, t.cis, t.sums, local_piece(run, AMX_WEIGHT_LINE, t.scratch),
+                     False)
+
+
+cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t number, const BiasShare *bias, bint keeping,
+                       InputBlock *block) noexcept nogil:
+    """Add the products of the tile of that number to a task's sums, and its pixels to grad_bias, or (keeping) set them
+    there; return False if there are fewer tiles. block: that of the tile before."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef int64_t taps = sample.taps, p, c, count
+    cdef int64_t *start = <int64_t *>local_piece(run, AMX_STARTS, t.scratch)
+    cdef char *sums = t.sums
     cdef bint odd, fresh
     cdef int nonfinite, nonfinite_output
     cdef Box tile
-    cdef InputBlock block
     cdef WeightSums nonfinite_sums
     cdef Prefetch prefetch
-    cdef BiasShare bias = bias_share(run, group * sample.cout + co_from, cos, number % parts, parts,
-                                     local_piece(run, AMX_BIAS, scratch))
+    if not next_amx_tile(run, &own.tiles, number, t.group, t.co_from - t.group * sample.cout, t.cos,
+                         t.panels * ceil_div(t.cos, AMX_SIDE) * taps, &tile, block, &fresh, &prefetch):
+        return False
+    nonfinite_sums.group, nonfinite_sums.co_from = t.group, t.co_from - t.group * sample.cout
+    nonfinite_sums.cos, nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = t.cos, AMX_SIDE, amx_tap_bytes(own) // 4
+    odd = place_amx_taps(run, block, t.scratch)
+    nonfinite_output = NONFINITE_OUTPUT if pack_amx_rows(
+        run, &own.tiles, block, &tile, t.co_from, t.cos, fresh, local_piece(run, AMX_G_PLANES, t.scratch),
+        local_piece(run, AMX_G, t.scratch), local_piece(run, AMX_PACKING, t.scratch)) else 0
+    if keeping:
+        keep_bias(run.problem, &tile, bias)
+    else:
+        add_bias(run.problem, &tile, bias)
+    for p in range(t.panels):
+        count = min(<int64_t>AMX_SIDE, t.cis - p * AMX_SIDE)
+        nonfinite = nonfinite_output
+        if pack_amx_columns(run, block, &tile, t.group * sample.cin + t.ci_from + p * AMX_SIDE, count, fresh, odd,
+                            t.scratch):
+            nonfinite |= NONFINITE_INPUT
+        multiply_amx_taps(run, count, t.cos, amx_depth(&tile, block), start, sums, t.scratch, &prefetch)
+        for c in range(count if nonfinite else 0):
+            nonfinite_sums.data = sums + c * 4
+            add_nonfinite_products(run.problem, &tile, t.ci_from + p * AMX_SIDE + c, 0, taps, nonfinite,
+                                   &nonfinite_sums)
+        sums += taps * amx_tap_bytes(own)
+    return True
+
+
+cdef bint prepare_weight_amx(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    """Sum one tile for one task, and keep the sums, and grad_bias's."""
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef int64_t task = number % own.parts.tasks, i
+    cdef WeightAmxTask t
+    cdef InputBlock block
+    cdef BiasShare bias
+    begin_weight_amx(run, task, scratch, &t)
+    t.sums = part_sums(run, &own.parts, number)
+    for i in range(amx_task_sums(run, &t)):
+        (<float *>t.sums)[i] = -0.0  # to which each sum adds as itself, -0 too
+    bias = amx_bias_share(run, &t, task, <char *>part_bias(run, &own.parts, number))
     memset(&block, 0, sizeof(block))
-    memset(sums, 0, panels * taps * amx_tap_bytes(own))
-    if problem.accumulate:
-        move_amx_weights(run, group * sample.cout + co_from, cos, ci_from, cis, sums, line, True)
-    nonfinite_sums.group, nonfinite_sums.co_from, nonfinite_sums.cos = group, co_from, cos
-    nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = AMX_SIDE, amx_tap_bytes(own) // 4
-    while next_amx_tile(run, tiles, tile_number, group, co_from, cos, panels * ceil_div(cos, AMX_SIDE) * taps, &tile,
-                        &block, &fresh, &prefetch):
-        odd = place_amx_taps(run, &block, scratch)
-        nonfinite_output = NONFINITE_OUTPUT if pack_amx_rows(
-            run, tiles, &block, &tile, group * sample.cout + co_from, cos, fresh,
-            local_piece(run, AMX_G_PLANES, scratch), local_piece(run, AMX_G, scratch),
-            local_piece(run, AMX_PACKING, scratch)) else 0
-        add_bias(problem, &tile, &bias)
-        for p in range(panels):
-            count = min(<int64_t>AMX_SIDE, cis - p * AMX_SIDE)
-            nonfinite = nonfinite_output
-            if pack_amx_columns(run, &block, &tile, group * sample.cin + ci_from + p * AMX_SIDE, count, fresh, odd,
-                                scratch):
-                nonfinite |= NONFINITE_INPUT
-            panel_sums = sums + p * taps * amx_tap_bytes(own)
-            multiply_amx_taps(run, count, cos, amx_depth(&tile, &block), start, panel_sums, scratch, &prefetch)
-            for c in range(count if nonfinite else 0):
-                nonfinite_sums.data = panel_sums + c * 4
-                add_nonfinite_products(problem, &tile, ci_from + p * AMX_SIDE + c, 0, taps, nonfinite, &nonfinite_sums)
-        tile_number += 1
-    move_amx_weights(run, group * sample.cout + co_from, cos, ci_from, cis, sums, line, False)
-    save_bias(problem, &bias)
+    sum_amx_tile(run, &t, number // own.parts.tasks, &bias, True, &block)
+    return False
+
+
+cdef void weight_amx_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    """Sum a task over all samples and output pixels, one tile after the other, or join the sums of the first round."""
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef int64_t tile = 0
+    cdef WeightAmxTask t
+    cdef InputBlock block
+    cdef BiasShare bias
+    begin_weight_amx(run, number, scratch, &t)
+    begin_amx_sums(run, &t)
+    bias = amx_bias_share(run, &t, number, local_piece(run, AMX_BIAS, scratch))
+    memset(&block, 0, sizeof(block))
+    if own.parts.bytes:
+        join_parts(run, &own.parts, &own.tiles.tiling, number, t.sums, amx_task_sums(run, &t), &bias)
+    else:
+        while sum_amx_tile(run, &t, tile, &bias, False, &block):
+            tile += 1
+    save_amx_sums(run, &t)
+    save_bias(run.problem, &bias)
 
 
 cdef void explain_weight_amx(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,
@@ -262,15 +342,16 @@ cdef void explain_weight_amx(const SampleGeometry *sample, const SumOrder *order
     cdef const WeightAmx *own = <const WeightAmx *>blocking.own
     snprintf(text, size, b"products of matrices by AMX, of %lld bfloat16 to a number, one for each tap: rows are "
              b"output channels, columns input channels; tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld rows "
-             b"and %lld of %lld columns a task", <long long>sample.parts, <long long>own.tiles.tiling.samples,
+             b"and %lld of %lld columns a task%s", <long long>sample.parts, <long long>own.tiles.tiling.samples,
              <long long>order.tile[0], <long long>order.tile[1], <long long>order.tile[2],
              <long long>own.tiles.rows, <long long>sample.cout,
-             <long long>(own.task_panels * AMX_SIDE), <long long>(own.panels * AMX_SIDE))
+             <long long>(own.task_panels * AMX_SIDE), <long long>(own.panels * AMX_SIDE),
+             b"; tile by tile, then joined" if own.parts.bytes else b"")
 
 
 cdef ConvAlgorithm weight_amx() noexcept nogil:
     cdef ConvAlgorithm row
     row.name, row.gradients = b"grad_weight:amx", FOR_GRAD_WEIGHT
     row.accepts, row.order, row.block = accepts_weight_amx, order_amx_output, block_weight_amx
-    row.prepare, row.task, row.explain = nothing_to_prepare, weight_amx_task, explain_weight_amx
+    row.prepare, row.task, row.explain = prepare_weight_amx, weight_amx_task, explain_weight_amx
     return row

@@ -16,6 +16,16 @@ cdef bint weight_gemm_block(const SampleGeometry *sample, const SumOrder *order,
     return vnni[0] or fill_input_block(sample, order.tile, 1, True, 1, WEIGHT_POSITIONS, block)
 
 
+cdef int64_t line_pitch(const ConvProblem *problem, int64_t channels) noexcept nogil:
+    """Return the elements from position to position of a block that keeps the lines of so many channels that lie side
+    by side, so that they need not be transposed: an odd number of cache lines, since powers of two share cache sets;
+    or 0 where blocks are planes, pixel by pixel."""
+    if problem.view[CONV_INPUT].channel != itemsize_of(problem.sample.dtype) \
+            or problem.sample.cin < problem.sample.lanes // 2:
+        return 0
+    return round_up(channels, CONV_ALIGN_ELEMENTS) | CONV_ALIGN_ELEMENTS
+
+
 cdef bint accepts_weight_gemm(const SampleGeometry *sample, const char **why) noexcept nogil:
     cdef SumOrder order
     cdef InputBlock block
@@ -36,16 +46,17 @@ cdef void block_weight_gemm(const ConvProblem *problem, const SumOrder *order, i
     cdef const SampleGeometry *sample = &problem.sample
     cdef WeightTiles *own = <WeightTiles *>blocking.own
     cdef InputBlock block
-    cdef int64_t positions
+    cdef int64_t positions, channels
     cdef bint vnni
     weight_gemm_block(sample, order, &vnni, &block)
     positions = class_count(&block) * block.plane
     block_weight_tiles(problem, order, vnni, sample.taps * max(<int64_t>1, WEIGHT_BLOCK_ELEMENTS // positions),
-                       max(<int64_t>1, WEIGHT_POSITIONS // positions), threads, own)
-    positions *= own.tiling.samples * (own.rows // sample.taps + 2)
-    if lies_by_pixels(problem):
-        positions = max(positions, tiling_pixels(&own.tiling) * odd_lines(own.rows))
-    book_weight_tiles(sample, own, positions + PAIR_MARGIN, 2 if vnni else sample.item, blocking)
+                       max(<int64_t>1, WEIGHT_POSITIONS // positions), threads, own, blocking)
+    positions *= own.tiling.samples
+    channels = own.rows // sample.taps + 2
+    book_weight_tiles(sample, own, positions,
+                      positions * max(channels, 0 if vnni else line_pitch(problem, channels)) + PAIR_MARGIN,
+                      2 if vnni else sample.item, blocking)
 
 
 cdef void row_steps(const Box *tile, const InputBlock *block, const WeightTile *t, BatchReduce *steps) noexcept nogil:
@@ -75,13 +86,50 @@ cdef void pair_steps(const Box *tile, const InputBlock *block, const WeightTile 
                 steps.count += 1
 
 
+cdef void point_rows(const ConvRun *run, const WeightTile *t, const InputBlock *block, int64_t position,
+                     int64_t channel) noexcept nogil:
+    """Point each row at what it reads of a block, which is so many elements from position to position, and from channel
+    to channel."""
+    cdef int64_t number, in_class, place, i
+    cdef TapRows rows
+    for number in range(tap_count_of(run, t)):
+        rows = tap_rows(run, t, number)
+        place = tap_position(run.sample, block, rows.tap, &in_class) * block.plane  # 0 where there is but one class
+        place += in_class * position + rows.ci * channel
+        i = rows.first
+        while i < rows.end:
+            t.indirection[i] = place
+            place += channel
+            i += rows.step
+
+
+cdef void pack_input_lines(const ConvRun *run, WeightTile *t, const Box *tile, int64_t pitch,
+                           BatchReduce *steps) noexcept nogil:
+    """Pack the channels that a task's rows read as [position][channel], as they lie."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef int64_t size[3]
+    cdef int64_t s
+    cdef InputBlock block
+    cdef Box box
+    input_size(sample, size)
+    fill_input_block(sample, tile.extent, tile.samples, True, 1, MAX_CHANNELS, &block)
+    class_box(sample, &block, tile, 0, &box)
+    pack_channels(run.problem, &run.problem.view[CONV_INPUT], size, &box, t.group * sample.cin + t.ci_from, t.cis,
+                  t.input, pitch, False, t.staging, t.place)
+    point_rows(run, t, &block, pitch, 1)
+    row_steps(tile, &block, t, steps)
+    steps.a_step *= pitch
+    for s in range(steps.count):
+        t.a_offset[s] *= pitch
+
+
 cdef bint pack_input_block(const ConvRun *run, WeightTile *t, const Box *tile, BatchReduce *steps) noexcept nogil:
     """Pack the channels that a task's rows read, or lead the steps through them where they lie; see PackRows."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     cdef const ConvView *x = &run.problem.view[CONV_INPUT]
-    cdef int64_t ci_from = t.row_from // sample.taps, cis = (t.row_from + t.rows - 1) // sample.taps - ci_from + 1
-    cdef int64_t channel = t.group * sample.cin + ci_from, classes, i, c, tap_class, in_class
+    cdef int64_t channel = t.group * sample.cin + t.ci_from, classes, c
+    cdef int64_t pitch = 0 if own.co.vnni else line_pitch(run.problem, t.cis)
     cdef int64_t size[3]
     cdef bint vnni = own.co.vnni
     cdef char *to = t.input + PAIR_MARGIN * 2 if vnni else t.input
@@ -90,8 +138,8 @@ cdef bint pack_input_block(const ConvRun *run, WeightTile *t, const Box *tile, B
     if input_lies_ready(run.problem):
         lead_through_input(run, t, tile, steps)
         return False
-    if not vnni and lies_by_pixels(run.problem):
-        pack_input_pixels(run, t, tile, steps)
+    if pitch:
+        pack_input_lines(run, t, tile, pitch, steps)
         return False
     input_size(sample, size)
     fill_input_block(sample, tile.extent, tile.samples, not vnni, 1, MAX_CHANNELS, &block)
@@ -101,21 +149,23 @@ cdef bint pack_input_block(const ConvRun *run, WeightTile *t, const Box *tile, B
     for c in range(classes):
         class_box(sample, &block, tile, c, &box)
         if vnni:
-            pack_reversed(x, size, &box, channel, cis, to + c * block.plane * 2, classes * block.plane)
+            pack_reversed(x, size, &box, channel, t.cis, to + c * block.plane * 2, classes * block.plane)
         else:
-            pack_planes(sample.dtype, sample.compute, x, size, &box, channel, cis, to + c * block.plane * sample.item,
+            pack_planes(sample.dtype, sample.compute, x, size, &box, channel, t.cis, to + c * block.plane * sample.item,
                         classes * block.plane)
-    for i in range(t.rows):
-        tap_class = tap_position(sample, &block, (t.row_from + i) % sample.taps, &in_class)
-        t.indirection[i] = (((t.row_from + i) // sample.taps - ci_from) * classes + tap_class) * block.plane \
-            + (-in_class if vnni else in_class)
+    point_rows(run, t, &block, -1 if vnni else 1, classes * block.plane)
     if not vnni:
         row_steps(tile, &block, t, steps)
         return False
     pair_steps(tile, &block, t, steps)
     if tile.extent[2] % 2 == 0:
         return False
-    return kernels.vnni.replace_nonfinite(to, cis * classes * block.plane)  # they must not meet the zero of an odd row
+    # They must not meet the zero of an odd row.
+    return kernels.vnni.replace_nonfinite(to, t.cis * classes * block.plane)
+
+
+cdef bint prepare_weight_gemm(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    return prepare_weight_tiles(run, number, scratch, pack_input_block)
 
 
 cdef void weight_gemm_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
@@ -126,11 +176,12 @@ cdef void explain_weight_gemm(const SampleGeometry *sample, const SumOrder *orde
                               size_t size) noexcept nogil:
     cdef const WeightTiles *own = <const WeightTiles *>blocking.own
     snprintf(text, size, b"implicit GEMM: taps are offsets into a packed block of the input; tiles of %lld x %lld x "
-             b"%lld x %lld pixels, %lld of %lld rows and %lld of %lld columns a task%s%s",
+             b"%lld x %lld pixels, %lld of %lld rows and %lld of %lld columns a task%s%s%s",
              <long long>own.tiling.samples, <long long>own.tiling.extent[0], <long long>own.tiling.extent[1],
              <long long>own.tiling.extent[2], <long long>own.rows, <long long>(sample.cin * sample.taps),
              <long long>(own.task_panels * own.co.columns), <long long>(own.co.count * own.co.columns),
              b"; products are added one by one, since images are short" if order.accumulate else b"",
+             b"; tile by tile, then joined" if own.parts.bytes else b"",
              b"; pairs of bfloat16" if own.co.vnni else b"")
 
 
@@ -138,5 +189,5 @@ cdef ConvAlgorithm weight_gemm() noexcept nogil:
     cdef ConvAlgorithm row
     row.name, row.gradients = b"grad_weight:gemm", FOR_GRAD_WEIGHT
     row.accepts, row.order, row.block = accepts_weight_gemm, order_weight_pixels, block_weight_gemm
-    row.prepare, row.task, row.explain = nothing_to_prepare, weight_gemm_task, explain_weight_gemm
+    row.prepare, row.task, row.explain = prepare_weight_gemm, weight_gemm_task, explain_weight_gemm
     return row

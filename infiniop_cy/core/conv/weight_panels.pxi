@@ -92,15 +92,41 @@ cdef void stage_taps(const ConvProblem *problem, const char *source, int64_t tap
     kernels.transpose[sample.compute](raw, taps * item, staged, columns * item, taps, channels)
 
 
+# A part of the weights: a panel of ci by a block of co.
+ctypedef struct WeightUnit:
+    int64_t group, panel, block
+
+
+cdef WeightUnit weight_unit(const ConvProblem *problem, int64_t number, int64_t panels, int64_t blocks) noexcept nogil:
+    """Return the unit of that number, where units that share lines of memory follow each other."""
+    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
+    cdef WeightUnit unit
+    unit.group = number // (panels * blocks)
+    number %= panels * blocks
+    if w.n > w.channel:
+        unit.block, unit.panel = number // panels, number % panels
+    else:
+        unit.panel, unit.block = number // blocks, number % blocks
+    return unit
+
+
 cdef bint stage_rows(const ConvProblem *problem, const char *source, int64_t channels, int64_t count, int64_t columns,
                      char *to) noexcept nogil:
-    """Load the weights of `count` co that lie side by side as [packed tap][co][columns]; return whether they do."""
+    """Load the weights of `count` co as [packed tap][co][columns], where these or the ci lie side by side; return
+    whether they do."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef TransposeKernel transpose = kernels.transpose[sample.compute] if sample.dtype == sample.compute \
         else kernels.widen_transpose[sample.dtype]
     cdef int64_t row = columns * sample.item, tap
-    if w.n != itemsize_of(sample.dtype) or bfloat16_dot2(sample) or sample.folded > 1:
+    if bfloat16_dot2(sample) or sample.folded > 1:
+        return False
+    if w.channel == sample.item and sample.dtype == sample.compute:
+        for tap in range(sample.taps):
+            kernels.pad_rows(source + tap_offset(sample, w, tap), w.n, to + packed_tap(sample, tap) * count * row, row,
+                             count, 0, channels * sample.item, row)
+        return True
+    if w.n != itemsize_of(sample.dtype):
         return False
     if channels < columns:
         memset(to, 0, sample.taps * count * row)
@@ -123,8 +149,8 @@ cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *pane
     scratch: 2 * STAGED_TAPS rows of a micro-panel."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
-    cdef int64_t blocks = ceil_div(sample.cout, panels.channels), co_from = number % blocks * panels.channels
-    cdef int64_t panel = number // blocks % panels.ci.count, group = number // blocks // panels.ci.count
+    cdef WeightUnit unit = weight_unit(problem, number, panels.ci.count, ceil_div(sample.cout, panels.channels))
+    cdef int64_t panel = unit.panel, group = unit.group, co_from = unit.block * panels.channels
     cdef int64_t item = sample.item, columns = panels.ci.columns, count = min(panels.channels, sample.cout - co_from)
     cdef int64_t channels = min(columns, sample.cin - panel * columns), tap = 0, taps, co, i
     cdef int64_t steps = ceil_div(count, 2) if panels.ci.vnni else count

@@ -37,20 +37,15 @@ cdef void move_weights(const ConvProblem *problem, int64_t row_from, int64_t cou
         i += n
 
 
-cdef void move_weight_rows(const ConvProblem *problem, int64_t group, int64_t row_from, int64_t rows, int64_t co_from,
-                           int64_t channels, char *sums, int64_t pitch, char *staging, bint loading) noexcept nogil:
-    """Move [(ci, tap)][co] sums, `pitch` elements from row to row, to grad_weight, or (loading) from it."""
+cdef void move_staged_rows(const ConvProblem *problem, char *sums, int64_t pitch, int64_t rows, char *weights,
+                           int64_t step, int64_t row_from, int64_t channels, char *staging,
+                           bint loading) noexcept nogil:
+    """Move [row][co] sums by way of a stage of some rows by a vector of co; see move_even_rows. step: 0 where rows are
+    the (ci, tap) from row_from on, wherever these lie."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
-    cdef int64_t item = sample.item, first, n, c = 0, many, i
-    cdef char *weights = w.data + (group * sample.cout + co_from) * w.n
-    if sample.dtype == sample.compute and weights_in_line(sample, w):
-        weights += row_from * item
-        if loading:
-            kernels.transpose[sample.compute](weights, w.n, sums, pitch * item, rows, channels)
-        else:
-            kernels.transpose[sample.compute](sums, pitch * item, weights, w.n, channels, rows)
-        return
+    cdef int64_t item = sample.item, next_co = problem.view[CONV_GRAD_WEIGHT].n, first, n, c = 0, many, i
+    cdef char *line
+    cdef char *to
     while c < channels:
         many = min(sample.lanes, channels - c)
         first = 0
@@ -60,10 +55,54 @@ cdef void move_weight_rows(const ConvProblem *problem, int64_t group, int64_t ro
                 kernels.transpose[sample.compute](sums + (first * pitch + c) * item, pitch * item, staging,
                                                   STAGE_ROW * item, many, n)
             for i in range(many):
-                move_weights(problem, row_from + first, n, staging + i * STAGE_ROW * item, weights + (c + i) * w.n,
-                             loading)
+                line, to = staging + i * STAGE_ROW * item, weights + (c + i) * next_co
+                if step == 0:
+                    move_weights(problem, row_from + first, n, line, to, loading)
+                elif loading:
+                    problem.load(to + first * step, step, line, item, n)
+                else:
+                    problem.save(line, item, to + first * step, step, n)
             if loading:
                 kernels.transpose[sample.compute](staging, STAGE_ROW * item, sums + (first * pitch + c) * item,
                                                   pitch * item, n, many)
             first += STAGE_PIXELS
         c += sample.lanes
+
+
+cdef void move_even_rows(const ConvProblem *problem, char *sums, int64_t pitch, int64_t rows, char *weights,
+                         int64_t step, int64_t channels, char *staging, bint loading) noexcept nogil:
+    """Move [row][co] sums, `pitch` elements from row to row, to grad_weight, whose rows lie `step` bytes apart from
+    `weights` on, or (loading) from it."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t item = sample.item, next_co = problem.view[CONV_GRAD_WEIGHT].n
+    if sample.dtype != sample.compute or step != item:
+        move_staged_rows(problem, sums, pitch, rows, weights, step, 0, channels, staging, loading)
+    elif loading:
+        kernels.transpose[sample.compute](weights, next_co, sums, pitch * item, rows, channels)
+    else:
+        kernels.transpose[sample.compute](sums, pitch * item, weights, next_co, channels, rows)
+
+
+cdef void move_weight_taps(const ConvProblem *problem, int64_t group, int64_t ci_from, int64_t cis, int64_t co_from,
+                           int64_t channels, char *sums, int64_t pitch, char *staging, bint loading) noexcept nogil:
+    """Move [tap][ci][co] sums, `pitch` elements from row to row, to grad_weight, or (loading) from it."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
+    cdef char *weights = w.data + (group * sample.cout + co_from) * w.n + ci_from * w.channel
+    cdef int64_t tap
+    for tap in range(sample.taps):
+        move_even_rows(problem, sums + tap * cis * pitch * sample.item, pitch, cis,
+                       weights + tap_offset(sample, w, tap), w.channel, channels, staging, loading)
+
+
+cdef void move_weight_rows(const ConvProblem *problem, int64_t group, int64_t row_from, int64_t rows, int64_t co_from,
+                           int64_t channels, char *sums, int64_t pitch, char *staging, bint loading) noexcept nogil:
+    """Move [(ci, tap)][co] sums, `pitch` elements from row to row, to grad_weight, or (loading) from it."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
+    cdef int64_t stored = itemsize_of(sample.dtype)
+    cdef char *weights = w.data + (group * sample.cout + co_from) * w.n
+    if weights_in_line(sample, w):
+        move_even_rows(problem, sums, pitch, rows, weights + row_from * stored, stored, channels, staging, loading)
+    else:
+        move_staged_rows(problem, sums, pitch, rows, weights, 0, row_from, channels, staging, loading)

@@ -6,6 +6,7 @@ cdef enum:
     WEIGHT_CO = 128            # columns of a task
     WEIGHT_ROWS = 576          # rows of a task
     WEIGHT_CHUNK = 64          # pixels that all rows and columns meet before the next ones, where these are not packed
+    WEIGHT_CALLS = 16          # register tiles of a chunk, with fewer of which prefetching it would hold up the loads
 
     # pieces of a thread's scratch
     WEIGHT_INPUT = 0
@@ -24,12 +25,15 @@ ctypedef struct WeightTiles:
     MicroPanels co
     int64_t task_panels   # micro-panels of a task
     int64_t rows          # (ci, tap) of a task
+    bint taps_lead        # rows are those of one tap after the other, as grad_weight lies
     Tiling tiling         # of output pixels
+    WeightParts parts     # in two rounds
 
 
 # A task's part: some (ci, tap) by the co of some micro-panels.
 ctypedef struct WeightTile:
     int64_t group, row_from, rows, panels, co_from, cos
+    int64_t ci_from, cis  # the channels that the rows read
     int64_t pitch         # elements from row to row of the sums
     char *input           # the packed input
     char *output          # room for grad_output, packed
@@ -38,6 +42,7 @@ ctypedef struct WeightTile:
     char *sums
     char *chained         # the sums of a tile, while its products are added one by one
     bint by_pixels        # rows and columns are read where they lie, channels side by side
+    bint chains           # products are added to the sums one by one
     char *staging
     int64_t *place
     int64_t *indirection
@@ -60,9 +65,19 @@ cdef void order_weight_pixels(const SampleGeometry *sample, SumOrder *order) noe
     order.accumulate = sample.pixels_out < SHORT_IMAGE
 
 
-cdef void block_weight_tiles(const ConvProblem *problem, const SumOrder *order, bint vnni, int64_t max_rows,
-                             int64_t max_samples, int threads, WeightTiles *own) noexcept nogil:
-    """Make tasks of at most max_rows rows, and tiles of at most max_samples samples."""
+cdef bint taps_lie_apart(const ConvProblem *problem) noexcept nogil:
+    """Say whether the channels of a tap are lines of grad_weight, which those of a task are best written as; short ones
+    are not worth it, and neighbouring taps share lines of the input."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
+    return sample.taps > 1 and sample.cin >= sample.lanes // 2 and w.channel == itemsize_of(sample.dtype) \
+        and not weights_in_line(sample, w)
+
+
+cdef void cut_weight_tiles(const ConvProblem *problem, const SumOrder *order, bint vnni, int64_t max_rows,
+                           int64_t max_samples, int threads, WeightTiles *own) noexcept nogil:
+    """Make tasks of at most max_rows rows, and tiles of at most max_samples samples; narrower ones where there are too
+    few tasks for the threads."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t all_rows = sample.cin * sample.taps, tasks
     cdef int64_t size[3]
@@ -73,18 +88,23 @@ cdef void block_weight_tiles(const ConvProblem *problem, const SumOrder *order, 
     if order.accumulate:
         join_samples(size, problem.batch, min(max_samples, WEIGHT_PIXELS // sample.pixels_out), &own.tiling)
     own.rows = max(<int64_t>1, min(min(all_rows, <int64_t>WEIGHT_ROWS), max_rows))
+    own.taps_lead = taps_lie_apart(problem) and own.rows >= sample.taps
+    if own.taps_lead:
+        own.rows -= own.rows % sample.taps
     tasks = sample.groups * ceil_div(all_rows, own.rows)
     while own.task_panels > 1 and threads > 1 and tasks * ceil_div(own.co.count, own.task_panels) < 2 * threads:
         own.task_panels = ceil_div(own.task_panels, 2)
     tasks = sample.groups * ceil_div(own.co.count, own.task_panels)
     if tasks * ceil_div(all_rows, own.rows) < threads:  # not more: each packs the same columns
-        own.rows = max(<int64_t>1, min(own.rows, round_up(ceil_div(all_rows, ceil_div(threads, tasks)),
-                                                          register_tile(sample, &own.co).rows)))
+        own.rows = max(<int64_t>1, min(own.rows, round_up(
+            ceil_div(all_rows, ceil_div(threads, tasks)),
+            sample.taps if own.taps_lead else register_tile(sample, &own.co).rows)))
+    own.parts.tasks = tasks * ceil_div(all_rows, own.rows)
 
 
-cdef void book_weight_tiles(const SampleGeometry *sample, const WeightTiles *own, int64_t input_elements,
-                            int64_t input_item, Blocking *blocking) noexcept nogil:
-    """Make room for so many packed elements of the input, of input_item bytes."""
+cdef void book_weight_tiles(const SampleGeometry *sample, const WeightTiles *own, int64_t positions,
+                            int64_t input_elements, int64_t input_item, Blocking *blocking) noexcept nogil:
+    """Make room for so many packed elements of the input, of input_item bytes, at so many positions."""
     cdef int64_t pixels = tiling_pixels(&own.tiling), columns = own.task_panels * own.co.columns
     cdef int64_t rows = own.tiling.samples * own.tiling.extent[0] * own.tiling.extent[1]
     cdef Scratch *local = &blocking.local
@@ -94,17 +114,16 @@ cdef void book_weight_tiles(const SampleGeometry *sample, const WeightTiles *own
     book(local, WEIGHT_SUMMED, (own.rows + MAX_ROWS) * columns, sample.item)
     book(local, WEIGHT_CHAINED, (own.rows + MAX_ROWS) * columns, sample.item)
     book(local, WEIGHT_STAGING, staging_elements(sample), sample.item)
-    book(local, WEIGHT_PLACES, pixels, sizeof(int64_t))
+    book(local, WEIGHT_PLACES, max(pixels, positions), sizeof(int64_t))
     book(local, WEIGHT_INDIRECTION, own.rows + MAX_ROWS, sizeof(int64_t))
     book(local, WEIGHT_A_OFFSETS, rows, sizeof(int64_t))
     book(local, WEIGHT_B_OFFSETS, rows, sizeof(int64_t))
     book(local, WEIGHT_BIAS, columns, sizeof(double))
-    blocking.tasks = sample.groups * ceil_div(own.co.count, own.task_panels) \
-        * ceil_div(sample.cin * sample.taps, own.rows)
+    blocking.tasks = own.parts.tasks
 
 
 cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, WeightTile *t) noexcept nogil:
-    """Begin task number (group, micro-panels, rows), its sums zero or (accumulating) what is there."""
+    """Begin task number (group, micro-panels, rows)."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     cdef int64_t down = ceil_div(sample.cin * sample.taps, own.rows), parts = ceil_div(own.co.count, own.task_panels)
@@ -112,6 +131,8 @@ cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, W
     t.group = number // (parts * down)
     t.row_from = number % down * own.rows
     t.rows = min(own.rows, sample.cin * sample.taps - t.row_from)
+    t.ci_from = t.row_from // sample.taps
+    t.cis = (t.row_from + t.rows - 1) // sample.taps - t.ci_from + 1
     t.panels = min(own.task_panels, own.co.count - panel_from)
     t.pitch, t.co_from = t.panels * own.co.columns, panel_from * own.co.columns
     t.cos = min(t.pitch, sample.cout - t.co_from)
@@ -122,24 +143,66 @@ cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, W
     t.indirection = <int64_t *>local_piece(run, WEIGHT_INDIRECTION, scratch)
     t.a_offset = <int64_t *>local_piece(run, WEIGHT_A_OFFSETS, scratch)
     t.b_offset = <int64_t *>local_piece(run, WEIGHT_B_OFFSETS, scratch)
-    memset(t.sums, 0, (t.rows + MAX_ROWS) * t.pitch * sample.item)
+    t.chains = run.order.accumulate
     if t.cos < t.pitch:  # columns without a channel: what memory held might be subnormal, which takes long to multiply
         memset(t.output, 0, tiling_pixels(&own.tiling) * t.pitch * sample.item)
+
+
+cdef void clear_weight_sums(const ConvRun *run, const WeightTile *t) noexcept nogil:
+    """Set the sums to 0, also those of rows that nobody reads."""
+    memset(t.sums, 0, (t.rows + MAX_ROWS) * t.pitch * run.sample.item)
+
+
+cdef void begin_weight_sums(const ConvRun *run, const WeightTile *t) noexcept nogil:
+    """Begin with zeros or (accumulating) with what is there."""
+    clear_weight_sums(run, t)
     if run.problem.accumulate:
-        move_weight_rows(run.problem, t.group, t.row_from, t.rows, t.co_from, t.cos, t.sums, t.pitch, t.staging, True)
+        move_weight_sums(run, t, True)
+
+
+cdef void move_weight_sums(const ConvRun *run, const WeightTile *t, bint loading) noexcept nogil:
+    """Write a task's sums to grad_weight, or (loading) read them."""
+    if (<const WeightTiles *>run.blocking.own).taps_lead:
+        move_weight_taps(run.problem, t.group, t.ci_from, t.cis, t.co_from, t.cos, t.sums, t.pitch, t.staging, loading)
+    else:
+        move_weight_rows(run.problem, t.group, t.row_from, t.rows, t.co_from, t.cos, t.sums, t.pitch, t.staging,
+                         loading)
+
+
+# The rows of a task that read one tap: every `step`-th from `first` on, before `end`, of the channels from ci on, which
+# are counted from the task's first one.
+ctypedef struct TapRows:
+    int64_t tap, first, step, end, ci
+
+
+cdef int64_t tap_count_of(const ConvRun *run, const WeightTile *t) noexcept nogil:
+    """Count the taps that a task's rows read."""
+    return min(t.rows, run.sample.taps)
+
+
+cdef TapRows tap_rows(const ConvRun *run, const WeightTile *t, int64_t number) noexcept nogil:
+    """Return the rows of the tap of that number of a task."""
+    cdef int64_t taps = run.sample.taps
+    cdef TapRows rows
+    if (<const WeightTiles *>run.blocking.own).taps_lead:
+        rows.tap, rows.ci, rows.first, rows.step, rows.end = number, 0, number * t.cis, 1, (number + 1) * t.cis
+    else:
+        rows.tap, rows.ci = (t.row_from + number) % taps, (t.row_from + number) // taps - t.ci_from
+        rows.first, rows.step, rows.end = number, taps, t.rows
+    return rows
 
 
 cdef void pack_output_columns(const ConvRun *run, WeightTile *t, const Box *tile,
                               const BatchReduce *steps) noexcept nogil:
     """Pack grad_output of a tile as [micro-panel][pixel][co], or by pairs of pixels of each row; unless it can be read
-    where it lies."""
+    where it lies, and not once for each tap."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef int64_t columns = own.co.columns, first, count, p, s, panel_bytes = box_positions(tile) * columns * sample.item
     cdef int64_t size[3]
-    t.by_pixels = not own.co.vnni and lead_through_columns(run, t, tile, steps)
-    if t.by_pixels:
+    t.by_pixels = False
+    if sample.taps == 1 and not own.co.vnni and lead_through_columns(run, t, tile, steps):
         t.by_pixels = t.rows < 2 or t.indirection[1] == 1
         return
     t.columns, t.column_panel, t.column_pixel = t.output, box_positions(tile) * columns, columns
@@ -187,17 +250,17 @@ cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchRe
     cdef int64_t step = WEIGHT_CHUNK if steps.count == 1 else 1
     cdef int64_t calls = t.panels * ceil_div(t.rows, register_tile(sample, &own.co).rows)
     cdef int64_t offset[2]
-    cdef char *sums = t.sums if run.order.accumulate else t.chained
+    cdef char *sums = t.sums if t.chains else t.chained
     cdef bint copies = not spreads_over_sets(steps.b_step * item)
     cdef char *columns_from
     cdef int64_t panel
     cdef Prefetch rows, columns
     cdef BatchReduce some, next
-    if not run.order.accumulate:
+    if not t.chains:
         memset(t.chained, 0, t.rows * t.pitch * item)
     while first < last:
         no_prefetch(&rows)
-        if first + step < last:
+        if calls >= WEIGHT_CALLS and first + step < last:
             chunk_steps(t, steps, first + step, offset, &next)
             prefetch_pixels(t.input + offset[0] * item, next.a_step * item, next.depth, t.rows * item, calls, &rows)
             prefetch_pixels(t.columns + offset[1] * item, next.b_step * item, next.depth, t.cos * item, calls, &columns)
@@ -214,7 +277,7 @@ cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchRe
             multiply(register_tile(sample, &own.co), &some, t.input, t.indirection, t.rows,
                      columns_from + p * panel, sums + p * own.co.columns * item, t.pitch, item, True, &rows)
         first += step
-    if not run.order.accumulate:
+    if not t.chains:
         add_values(sample, t.chained, t.sums, t.rows * t.pitch)
 
 
@@ -230,52 +293,104 @@ cdef void multiply_columns(const ConvRun *run, const WeightTile *t, BatchReduce 
         return
     for p in range(t.panels):
         multiply(register_tile(sample, &own.co), steps, t.input, t.indirection, t.rows,
-                 t.columns + p * t.column_panel * item, t.sums + p * own.co.columns * item, t.pitch, item,
-                 run.order.accumulate, prefetch)
+                 t.columns + p * t.column_panel * item, t.sums + p * own.co.columns * item, t.pitch, item, t.chains,
+                 prefetch)
 
 
 cdef void add_nonfinite_rows(const ConvRun *run, const WeightTile *t, const Box *tile) noexcept nogil:
     """Add the products with inf and NaN of the input that PackRows has replaced."""
-    cdef int64_t taps = run.sample.taps, i = 0, many
+    cdef int64_t number, i, ci
+    cdef TapRows rows
     cdef WeightSums sums
     sums.group, sums.co_from, sums.cos, sums.co_pitch, sums.tap_pitch = t.group, t.co_from, t.cos, 1, t.pitch
-    while i < t.rows:
-        many = min(t.rows - i, taps - (t.row_from + i) % taps)
-        sums.data = t.sums + i * t.pitch * run.sample.item
-        add_nonfinite_products(run.problem, tile, (t.row_from + i) // taps, (t.row_from + i) % taps,
-                               (t.row_from + i) % taps + many, NONFINITE_INPUT, &sums)
-        i += many
+    for number in range(tap_count_of(run, t)):
+        rows = tap_rows(run, t, number)
+        i, ci = rows.first, t.ci_from + rows.ci
+        while i < rows.end:
+            sums.data = t.sums + i * t.pitch * run.sample.item
+            add_nonfinite_products(run.problem, tile, ci, rows.tap, rows.tap + 1, NONFINITE_INPUT, &sums)
+            i, ci = i + rows.step, ci + 1
+
+
+cdef void sum_weight_tile(const ConvRun *run, WeightTile *t, const Box *tile, int64_t next_tile,
+                          PackRows pack_rows) noexcept nogil:
+    """Add the products of a tile to a task's sums, and ask for the tile of that number meanwhile."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
+    cdef int64_t size[3]
+    cdef bint nonfinite
+    cdef Box next
+    cdef Prefetch prefetch
+    cdef BatchReduce steps
+    output_size(sample, size)
+    nonfinite = pack_rows(run, t, tile, &steps)
+    repeat_last(t.indirection, t.rows)
+    pack_output_columns(run, t, tile, &steps)
+    no_prefetch(&prefetch)
+    if nth_tile(&own.tiling, run.problem.batch, size, next_tile, &next):
+        plan_prefetch(run.problem, size, &next, t.group * sample.cout + t.co_from, t.cos,
+                      t.panels * ceil_div(t.rows, register_tile(sample, &own.co).rows), &prefetch)
+    multiply_columns(run, t, &steps, &prefetch)
+    if nonfinite:
+        add_nonfinite_rows(run, t, tile)
+
+
+cdef BiasShare tile_bias_share(const ConvRun *run, const WeightTile *t, int64_t number, double *totals) noexcept nogil:
+    """Start the share of grad_bias of task `number`: the tasks of the same columns take one each."""
+    cdef int64_t down = ceil_div(run.sample.cin * run.sample.taps, (<const WeightTiles *>run.blocking.own).rows)
+    return bias_share(run, t.group * run.sample.cout + t.co_from, t.cos, number % down, down, <char *>totals)
+
+
+cdef void block_weight_tiles(const ConvProblem *problem, const SumOrder *order, bint vnni, int64_t max_rows,
+                             int64_t max_samples, int threads, WeightTiles *own, Blocking *blocking) noexcept nogil:
+    """Make tasks of at most max_rows rows, and tiles of at most max_samples samples, for two rounds or one."""
+    cdef int64_t item = problem.sample.item, columns
+    cut_weight_tiles(problem, order, vnni, max_rows, max_samples, 1, own)
+    columns = own.task_panels * own.co.columns
+    if not book_parts(problem, order, &own.tiling, threads, (own.rows + MAX_ROWS) * columns * item, columns,
+                      &own.parts, blocking):
+        cut_weight_tiles(problem, order, vnni, max_rows, max_samples, threads, own)
+
+
+cdef bint prepare_weight_tiles(const ConvRun *run, int64_t number, char *scratch, PackRows pack_rows) noexcept nogil:
+    """Sum one tile for one task, from 0, products one by one; keep the sums, and grad_bias's."""
+    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
+    cdef int64_t task = number % own.parts.tasks, tile_number = number // own.parts.tasks
+    cdef int64_t size[3]
+    cdef WeightTile t
+    cdef Box tile
+    cdef BiasShare bias
+    output_size(run.sample, size)
+    if not nth_tile(&own.tiling, run.problem.batch, size, tile_number, &tile):
+        return False
+    begin_weight_tile(run, task, scratch, &t)
+    bias = tile_bias_share(run, &t, task, part_bias(run, &own.parts, number))
+    keep_bias(run.problem, &tile, &bias)
+    t.sums, t.chains = part_sums(run, &own.parts, number), True
+    clear_weight_sums(run, &t)
+    sum_weight_tile(run, &t, &tile, tile_number + 1, pack_rows)
+    return False
 
 
 cdef void weight_tiles_task(const ConvRun *run, int64_t number, char *scratch, PackRows pack_rows) noexcept nogil:
-    """Sum some (ci, tap) by some co over all samples and output pixels. Samples are added one after the other to what
-    is there, so a batch cut anywhere and accumulated gives the same bits."""
-    cdef const SampleGeometry *sample = run.sample
+    """Sum some (ci, tap) by some co over all samples and output pixels, or join the sums of the first round. Samples
+    are added one after the other to what is there, so a batch cut anywhere and accumulated gives the same bits."""
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
-    cdef int64_t down = ceil_div(sample.cin * sample.taps, own.rows), tile_number = 0
+    cdef int64_t tile_number = 0
     cdef int64_t size[3]
-    cdef bint nonfinite
     cdef WeightTile t
-    cdef Box tile, next
-    cdef Prefetch prefetch
-    cdef BatchReduce steps
+    cdef Box tile
     cdef BiasShare bias
-    output_size(sample, size)
+    output_size(run.sample, size)
     begin_weight_tile(run, number, scratch, &t)
-    bias = bias_share(run, t.group * sample.cout + t.co_from, t.cos, number % down, down,
-                      local_piece(run, WEIGHT_BIAS, scratch))
-    while not is_stopped(run) and nth_tile(&own.tiling, run.problem.batch, size, tile_number, &tile):
+    begin_weight_sums(run, &t)
+    bias = tile_bias_share(run, &t, number, <double *>local_piece(run, WEIGHT_BIAS, scratch))
+    if own.parts.bytes:
+        join_parts(run, &own.parts, &own.tiling, number, t.sums, t.rows * t.pitch, &bias)
+    while not own.parts.bytes and not is_stopped(run) \
+            and nth_tile(&own.tiling, run.problem.batch, size, tile_number, &tile):
         add_bias(run.problem, &tile, &bias)
-        nonfinite = pack_rows(run, &t, &tile, &steps)
-        repeat_last(t.indirection, t.rows)
-        pack_output_columns(run, &t, &tile, &steps)
         tile_number += 1
-        no_prefetch(&prefetch)
-        if nth_tile(&own.tiling, run.problem.batch, size, tile_number, &next):
-            plan_prefetch(run.problem, size, &next, t.group * sample.cout + t.co_from, t.cos,
-                          t.panels * ceil_div(t.rows, register_tile(sample, &own.co).rows), &prefetch)
-        multiply_columns(run, &t, &steps, &prefetch)
-        if nonfinite:
-            add_nonfinite_rows(run, &t, &tile)
-    move_weight_rows(run.problem, t.group, t.row_from, t.rows, t.co_from, t.cos, t.sums, t.pitch, t.staging, False)
+        sum_weight_tile(run, &t, &tile, tile_number, pack_rows)
+    move_weight_sums(run, &t, False)
     save_bias(run.problem, &bias)

@@ -165,6 +165,18 @@ cdef class DeviceCall:
         check_driver(code, op)
         return device_header(address - low, (<object>header).shape, (<object>header).strides, header.dtype, True, self)
 
+    def number(self, cnp.ndarray array, str op):
+        """Return a copy on the device of an array of one element in the host's memory."""
+        cdef int code
+        address = self.borrow(array.itemsize, op)
+        code = cuda_enter(self.index)
+        if not code:
+            code = cuda_copy(<void *><uintptr_t>address, cnp.PyArray_DATA(array), array.itemsize, self.queue)
+            cuda_leave()
+        check_driver(code, op)
+        self.hold(array)  # until the stream has read it
+        return device_header(address, (), (), array.dtype, False, self)
+
     def follow(self, other, str op):
         """Let the call's stream wait, from here on, for what `other` was given so far."""
         cdef int code = cuda_enter(self.index)

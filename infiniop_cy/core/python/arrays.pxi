@@ -41,6 +41,14 @@ cdef bint is_refused_subclass(object value):
     return isinstance(value, (numpy.ma.MaskedArray, numpy.matrix))
 
 
+def array_of_numbers(value, str op, str name):
+    """Return what NumPy makes of numbers and lists of them."""
+    try:
+        return numpy.asarray(value)
+    except ValueError as error:  # lists of several lengths
+        raise status.BadTensorShape(f"{op}: {name} is no array: {error}") from None
+
+
 cdef cnp.ndarray input_array(object value, str op, str name, space=None):
     """Return a native, aligned array with the value's data: the array itself where it is one; what other libraries'
     arrays are, backends/host_arrays.py says. space: where the data is (backends/cuda_spaces.py); None for the host's
@@ -56,7 +64,7 @@ cdef cnp.ndarray input_array(object value, str op, str name, space=None):
                 raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a plain ndarray")
             value = value.view(cnp.ndarray)
         elif isinstance(value, (float, int, list)):
-            value = numpy.asarray(value)
+            value = array_of_numbers(value, op, name)
         else:
             from infiniop_cy.backends.host_arrays import host_array
             value = host_array(value, op, name)
@@ -66,9 +74,9 @@ cdef cnp.ndarray input_array(object value, str op, str name, space=None):
     return array
 
 
-cdef inline bint is_weak(object value):
-    """Tell whether it is a Python number, whose dtype follows that of the other input, as in NumPy 2. NumPy's own
-    numbers are not, even float64, which is a float."""
+cpdef bint is_weak(object value):
+    """Tell whether it is a Python number, whose dtype and device follow those of the other input, as in NumPy 2.
+    NumPy's own numbers are not, even float64, which is a float."""
     return isinstance(value, (bool, int, float)) and not isinstance(value, numpy.generic)
 
 

@@ -260,12 +260,7 @@ cdef class ConvPlanObject:
             data[i] = address_of(values[i], &self.tensors[i], i >= CONV_GRAD_INPUT, op, CONV_NAMES[i])
         if run_conv_on(&self.plan, self.tensors, data, NULL, threads, NULL, &failure):
             raise error_of(&failure, op, CONV_NAMES, {})
-        size = workspace_bytes(workspace, op)
-        if size is not None and size < self.plan.workspace_bytes:
-            fail(&failure, Rule.WORKSPACE_TOO_SMALL, 0, -1, -1, size, self.plan.workspace_bytes)
-            raise error_of(&failure, op, ("workspace",), {})
-        scratch = <char *>cnp.PyArray_DATA(workspace) if isinstance(workspace, cnp.ndarray) \
-            else address_in(workspace, op, "workspace")
+        scratch = address_of_workspace(workspace, self.plan.workspace_bytes, op)
         if self.device >= 0:
             if check_conv_alignment(self.tensors, data, &failure) \
                     or bind_conv(&self.plan.problem, self.plan.workspace_bytes, self.tensors, data, scratch, &bound,
@@ -281,16 +276,24 @@ cdef class ConvPlanObject:
             raise error_of(&failure, op, CONV_NAMES, {})
 
 
-cdef object workspace_bytes(object workspace, str op):
-    """Return a workspace's bytes: 0 for None and address 0, None (unknown) for any other address."""
-    if workspace is None:
-        return 0
+cdef char *address_of_workspace(object workspace, int64_t least, str op) except? NULL:
+    """Return the address of a workspace of at least so many bytes; of a bare address nobody knows how many they are."""
+    cdef Failure failure
+    cdef int64_t size = 0
+    cdef char *address = NULL
     if isinstance(workspace, cnp.ndarray):
         output_array(workspace, op, "workspace")
         if not cnp.PyArray_ISCONTIGUOUS(workspace):
             raise status.BadParam(f"{op}: workspace is not contiguous")
-        return workspace.nbytes
-    return None if address_in(workspace, op, "workspace") != NULL else 0
+        address, size = <char *>cnp.PyArray_DATA(workspace), workspace.nbytes
+    elif workspace is not None:
+        address = address_in(workspace, op, "workspace")
+        if address != NULL:
+            return address
+    if size < least:
+        fail(&failure, Rule.WORKSPACE_TOO_SMALL, 0, -1, -1, size, least)
+        raise error_of(&failure, op, ("workspace",), {})
+    return address
 
 
 def empty_workspace_array(size):

@@ -122,12 +122,7 @@ cdef class ForwardPlanObject:
             data[i] = address_of(values[i], &self.tensors[i], i == CONV_GRAD_OUTPUT, op, FORWARD_NAMES[i])
         if bind_forward(&self.plan.problem, 0, self.tensors, self.has_bias, data, NULL, &bound, &failure):
             raise error_of(&failure, op, FORWARD_NAMES, {})
-        size = workspace_bytes(workspace, op)
-        if size is not None and size < self.plan.workspace_bytes:
-            fail(&failure, Rule.WORKSPACE_TOO_SMALL, 0, -1, -1, size, self.plan.workspace_bytes)
-            raise error_of(&failure, op, ("workspace",), {})
-        scratch = <char *>cnp.PyArray_DATA(workspace) if isinstance(workspace, cnp.ndarray) \
-            else address_in(workspace, op, "workspace")
+        scratch = address_of_workspace(workspace, self.plan.workspace_bytes, op)
         if bind_forward(&self.plan.problem, self.plan.workspace_bytes, self.tensors, self.has_bias, data, scratch,
                         &bound, &failure):
             raise error_of(&failure, op, FORWARD_NAMES, {})

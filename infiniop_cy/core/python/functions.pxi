@@ -37,9 +37,10 @@ cdef int check_inputs(const ElementwiseSpec *spec, Tensor *tensors, int *result,
 
 cdef dict arrays_of_inputs(tuple inputs, list arrays, str op, space):
     """Fill in the arrays of (input,) or (input, grad_output), and return them by name. A Python number takes the other
-    input's dtype where that is one to compute in, else float64; integers alone stay what they are, and are refused."""
+    input's dtype where that is one to compute in, else float64, and goes where the other is; integers alone stay what
+    they are, and are refused."""
     cdef int k
-    weak = [space is None and is_weak(value) for value in inputs]
+    weak = [is_weak(value) for value in inputs]
     dtype = numpy.float64 if not all(weak) or any([isinstance(value, float) for value in inputs]) else None
     for k in range(len(inputs) - 1, -1, -1):
         if not weak[k]:
@@ -49,6 +50,8 @@ cdef dict arrays_of_inputs(tuple inputs, list arrays, str op, space):
     for k in range(len(inputs)):
         if weak[k]:
             arrays[INPUT + k] = weak_array(inputs[k], dtype, op, ELEMENTWISE_NAMES[INPUT + k])
+            if space is not None:
+                arrays[INPUT + k] = space.number(arrays[INPUT + k], op)
     return {ELEMENTWISE_NAMES[k]: arrays[k] for k in range(len(inputs), OUT, -1)}
 
 

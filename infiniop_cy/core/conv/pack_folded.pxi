@@ -1,0 +1,148 @@
+# Blocks of an image whose taps along the last axis count as channels (forward.pxi): a channel is one of the tensor's,
+# read some pixels further on. Where its channels lie side by side, a position's are one line of memory.
+
+cdef void stage_folded_row(const ConvProblem *problem, const Box *box, int64_t n, int64_t z, int64_t y, int64_t group,
+                           int64_t co, int64_t channels, ConvertKernel load, int64_t item,
+                           char *staging) noexcept nogil:
+    """Stage one row of a box, of at most STAGE_PIXELS positions, for some co of which taps are some, as
+    [co][STAGE_ROW], each between the zeros of its padding."""
+    cdef const ConvView *view = &problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t size[3]
+    cdef int64_t c, width = box.extent[2]
+    cdef RowPart part
+    cdef FoldedRun run
+    cdef Box shifted = box[0]
+    output_size(&problem.sample, size)
+    for c in range(channels):
+        folded_run(&problem.sample, group, co + c, 1, &run)
+        shifted.first[2] = box.first[2] + run.shift
+        part = row_part(view, size, size[2], &shifted, n, z, y)
+        memset(staging, 0, part.skip * item)
+        if part.inside:
+            load(part.source + run.channel * view.channel, box.step[2] * view.space[2], staging + part.skip * item,
+                 item, part.inside)
+        memset(staging + (part.skip + part.inside) * item, 0, (width - part.skip - part.inside) * item)
+        staging += STAGE_ROW * item
+
+
+# A row of an image whose channels lie side by side, under taps that are channels, too: what a position meets are
+# elements that follow each other.
+ctypedef struct FoldedRow:
+    const char *first          # of the row's elements; NULL: the row is padding
+    int64_t elements
+    int64_t position, step     # elements from the first one to those of the box's first position, and to the next one's
+    int64_t skip, whole        # positions that meet padding, then those that meet none
+
+
+cdef bint folds_in_line(const ConvProblem *problem) noexcept nogil:
+    """Say whether the channels that stand for taps lie side by side, those of one tap after those of the other."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *view = &problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t item = itemsize_of(sample.dtype)
+    return sample.folded > 1 and sample.fold_step == 1 and view.channel == item \
+        and view.space[2] == sample.cout // sample.folded * item
+
+
+cdef FoldedRow folded_row(const ConvProblem *problem, const Box *box, int64_t n, int64_t z, int64_t y) noexcept nogil:
+    """Find one row of a box."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *view = &problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t channels = sample.cout // sample.folded, first = box.first[2], step = box.step[2]
+    cdef int64_t size[3]
+    cdef FoldedRow row
+    output_size(sample, size)
+    z, y = box.first[0] + z * box.step[0], box.first[1] + y * box.step[1]
+    row.first = NULL
+    row.elements, row.position, row.step = size[2] * channels, first * channels, step * channels
+    row.skip = row.whole = 0
+    if 0 <= z < size[0] and 0 <= y < size[1]:
+        row.first = view.data + (box.n + n) * view.n + z * view.space[0] + y * view.space[1]
+        row.skip = min(box.extent[2], max(<int64_t>0, ceil_div(-first, step)))
+        row.whole = max(<int64_t>0, min(box.extent[2], floor_div(size[2] - sample.folded - first, step) + 1) - row.skip)
+    return row
+
+
+cdef void copy_folded(const FoldedRow *row, int64_t position, int64_t co, int64_t count, int64_t item,
+                      char *to) noexcept nogil:
+    """Copy some co of one position, zeros where there is padding."""
+    cdef int64_t from_element = row.position + position * row.step + co
+    cdef int64_t skip = min(count, max(<int64_t>0, -from_element))
+    cdef int64_t end = max(skip, min(count, row.elements - from_element))
+    memset(to, 0, skip * item)
+    if end > skip:
+        memcpy(to + skip * item, row.first + (from_element + skip) * item, (end - skip) * item)
+    memset(to + end * item, 0, (count - end) * item)
+
+
+cdef void pack_folded_pixels(const ConvProblem *problem, const FoldedRow *row, int64_t positions, int64_t co,
+                             int64_t count, char *to, int64_t pitch, char *stage) noexcept nogil:
+    """Pack one row for some co as [position][pitch]. stage: room for one position."""
+    cdef int64_t item = itemsize_of(problem.sample.dtype), to_step = pitch * problem.sample.item, x, number
+    cdef const char *source
+    if row.first == NULL:
+        zero_pixels(to, pitch, positions, count, problem.sample.item)
+        return
+    source = row.first + ((row.position + row.skip * row.step + co) * item if row.whole else 0)
+    if item == problem.sample.item and row.whole:
+        kernels.pad_rows(source, row.step * item, to + row.skip * to_step, to_step, row.whole, 0, count * item,
+                         count * item)
+    for x in range(0 if item == problem.sample.item else row.whole):
+        problem.load(source + x * row.step * item, item, to + (row.skip + x) * to_step, problem.sample.item, count)
+    for number in range(positions - row.whole):
+        x = number if number < row.skip else number + row.whole
+        copy_folded(row, x, co, count, item, stage)
+        problem.load(stage, item, to + x * to_step, problem.sample.item, count)
+
+
+cdef void pack_folded_channels(const ConvProblem *problem, const Box *box, int64_t group, int64_t co, int64_t count,
+                               char *to, int64_t pitch, bint vnni, char *stage, int64_t *place) noexcept nogil:
+    """Pack a box of grad_output for some co of a group as pack_channels does; where taps are folded, row by row."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t size[3]
+    cdef int64_t x = 0, c, many, row, i, planes = box.extent[0] * box.extent[1]
+    cdef Box piece = box[0]
+    cdef FoldedRow line
+    output_size(sample, size)
+    if sample.folded == 1:
+        pack_channels(problem, &problem.view[CONV_GRAD_OUTPUT], size, box, group * sample.cout + co, count, to, pitch,
+                      vnni, stage, place)
+        return
+    if folds_in_line(problem):
+        for row in range(box.samples * planes):
+            line = folded_row(problem, box, row // planes, row % planes // box.extent[1], row % box.extent[1])
+            pack_folded_pixels(problem, &line, box.extent[2], co, count, to + row * box.extent[2] * pitch * sample.item,
+                               pitch, stage)
+        return
+    for i in range(min(<int64_t>STAGE_PIXELS, box.extent[2])):
+        place[i] = i * pitch * sample.item
+    while x < box.extent[2]:
+        piece.first[2], piece.extent[2] = box.first[2] + x * box.step[2], min(<int64_t>STAGE_PIXELS, box.extent[2] - x)
+        for row in range(box.samples * planes):
+            c = 0
+            while c < count:
+                many = min(sample.lanes, count - c)
+                stage_folded_row(problem, &piece, row // planes, row % planes // box.extent[1], row % box.extent[1],
+                                 group, co + c, many, problem.load, sample.item, stage)
+                kernels.transpose_to[sample.compute](
+                    stage, STAGE_ROW * sample.item, to + ((row * box.extent[2] + x) * pitch + c) * sample.item, place,
+                    piece.extent[2], many)
+                c += sample.lanes
+        x += STAGE_PIXELS
+
+
+cdef void pack_folded_planes(const ConvProblem *problem, const Box *box, int64_t group, int64_t co, int64_t count,
+                             char *to, int64_t plane) noexcept nogil:
+    """Pack a box of grad_output for some co of a group as pack_planes does, tap after tap where these are folded."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t done = 0
+    cdef int64_t size[3]
+    cdef FoldedRun run
+    cdef Box shifted
+    output_size(sample, size)
+    while done < count:
+        folded_run(sample, group, co + done, count - done, &run)
+        shifted = box[0]
+        shifted.first[2] += run.shift
+        pack_planes(sample.dtype, sample.compute, &problem.view[CONV_GRAD_OUTPUT], size, &shifted, run.channel,
+                    run.channels, to + done * plane * sample.item, plane)
+        done += run.channels

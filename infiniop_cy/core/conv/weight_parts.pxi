@@ -1,0 +1,60 @@
+# grad_weight of few channels, in two rounds: where there are fewer tasks than threads, or each would read all pixels of
+# the other's channels again, a first round sums the tiles, whichever thread takes one, and keeps their sums; a second
+# one adds them in the order of samples and tiles. So these sums are those of one round, bit for bit: there a tile has
+# sums of its own, too.
+cdef enum:
+    PARTS_BYTES = 1 << 20   # a thread, of sums of tiles
+    PARTS_TASKS = 4         # a thread, with more of which one round has enough
+
+    PARTS_KEPT = 0          # piece of shared scratch
+
+
+# A part is one tile by one task; parts are numbered tile after tile. It keeps the sums of grad_bias, then its own.
+ctypedef struct WeightParts:
+    int64_t tasks        # of a tile
+    int64_t bytes        # of a part; 0 where there is one round
+    int64_t bias_bytes
+
+
+cdef bint book_parts(const ConvProblem *problem, const SumOrder *order, const Tiling *tiling, int threads,
+                     int64_t sums_bytes, int64_t channels, WeightParts *parts, Blocking *blocking) noexcept nogil:
+    """Make room for the parts of parts.tasks, of so many bytes of sums and channels of grad_bias each; return False
+    where one round is better, or needed since products are added one by one."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t size[3]
+    cdef int64_t tiles, bytes
+    output_size(sample, size)
+    tiles = count_tiles(tiling, problem.batch, size)
+    parts.bias_bytes = round_up(channels * <int64_t>sizeof(double), CONV_ALIGN)
+    parts.bytes = parts.bias_bytes + round_up(sums_bytes, CONV_ALIGN)
+    if threads == 1 or order.accumulate or tiling.extent[0] > 1 or sample.groups >= 2 * threads \
+            or parts.tasks > PARTS_TASKS * threads or tiles < 2 * threads \
+            or mul_overflows(tiles * parts.tasks, parts.bytes, &bytes) or bytes > threads * <int64_t>PARTS_BYTES:
+        parts.bytes = 0
+        return False
+    book(&blocking.shared, PARTS_KEPT, bytes, 1)
+    blocking.prepares = tiles * parts.tasks
+    return True
+
+
+cdef double *part_bias(const ConvRun *run, const WeightParts *parts, int64_t number) noexcept nogil:
+    """Find the sums of grad_bias that part number keeps."""
+    return <double *>(shared_piece(run, PARTS_KEPT) + number * parts.bytes)
+
+
+cdef char *part_sums(const ConvRun *run, const WeightParts *parts, int64_t number) noexcept nogil:
+    """Find the sums that part number keeps."""
+    return shared_piece(run, PARTS_KEPT) + number * parts.bytes + parts.bias_bytes
+
+
+cdef void join_parts(const ConvRun *run, const WeightParts *parts, const Tiling *tiling, int64_t task, char *sums,
+                     int64_t n, const BiasShare *bias) noexcept nogil:
+    """Add the n sums of each tile, and grad_bias's, that the first round has kept for a task."""
+    cdef int64_t tile = 0
+    cdef int64_t size[3]
+    cdef Box box
+    output_size(run.sample, size)
+    while nth_tile(tiling, run.problem.batch, size, tile, &box):
+        add_values(run.sample, part_sums(run, parts, tile * parts.tasks + task), sums, n)
+        join_bias(run.problem, part_bias(run, parts, tile * parts.tasks + task), bias)
+        tile += 1
