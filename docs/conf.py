@@ -64,12 +64,14 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = f"infiniop_cy {release}"
 html_static_path = ["_static"]
+templates_path = ["_templates"]
+html_sidebars = {"**": ["contents.html"]}
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": "infiniop_cy"},
     "navbar_align": "left",
-    "header_links_before_dropdown": 4,
+    "navbar_center": [],  # the contents are at the side
     "show_toc_level": 2,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],

@@ -105,7 +105,10 @@ def worst(errors):
     if errors is None:
         return "\\-"
     largest = max(float(e) for e in errors if e is not None)
-    return "NaN or inf" if np.isinf(largest) else f"{largest:.2g}"
+    if np.isinf(largest):
+        return "NaN, inf"
+    return f"{largest:.2g}" if largest < 10 else f"{largest:.0f}" if largest < 1e4 \
+        else f"{largest:.1e}".replace("e+0", "e").replace("e+", "e")
 
 
 def atlas_pages(atlas):

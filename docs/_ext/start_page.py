@@ -9,6 +9,7 @@ SECTIONS = {
         ("check-my-kernel", "Check my kernel", "One command says where an operator is wrong, and what shows it."),
         ("bridges", "Inside autograd, JAX, torch", "The same functions, differentiable, on a framework's arrays."),
         ("reproducible", "Reproducible training", "The same weights to the bit, whatever the threads and the batch."),
+        ("distributed", "More than one machine", "Gradients of many workers, the same bits on any number of them."),
         ("c-api", "C and the infiniop API", "libinfiniop.so with the symbols of InfiniCore, for any language."),
         ("gpu", "GPU", "The same formulas through PyCUDA, on whatever arrays are there already."),
     ),
