@@ -10,6 +10,24 @@ namespace {
 #if defined(__AVX512F__)
 #define INFINIOP_DOT2 __attribute__((target("avx512bf16")))
 
+// Sums to the first columns of rows of bfloat16, as gemm's put_rows.
+template <int rows, int vectors>
+INFINIOP_INLINE void put_narrow_rows(__m512 (&sum)[rows][vectors], const BatchReduce &steps, char *c, int64_t c_row,
+                                     bool past) {
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; j++) {
+            const int64_t left = steps.columns - j * 16;
+            char *to = c + 2 * (i * c_row + j * 16);
+            f32v value = f32v{} + (f32v)sum[i][j];
+            if (steps.bias) value = value + load<f32v>((const float *)steps.bias + j * 16);
+            const __m256i narrow = _mm512_cvtepi32_epi16((__m512i)(any_bfloat16_in_upper_half(value) >> 16));
+            if (past && left >= 16) _mm256_stream_si256((__m256i *)to, narrow);
+            else if (left > 0) _mm256_mask_storeu_epi16(to, left < 16 ? __mmask16((1u << left) - 1) : __mmask16(-1), narrow);
+        }
+}
+
 template <int rows, int vectors>
 INFINIOP_DOT2 void gemm_dot2(const BatchReduce *steps, const void *a_, const int64_t *indirection, const void *b_,
                              void *c_, int64_t c_row, int end) {
@@ -42,6 +60,7 @@ INFINIOP_DOT2 void gemm_dot2(const BatchReduce *steps, const void *a_, const int
             }
         }
     }
+    if (end >= GEMM_PUT) return put_narrow_rows<rows, vectors>(sum, *steps, (char *)c_, c_row, end == GEMM_PUT_PAST);
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8

@@ -73,7 +73,8 @@ struct BatchReduce {
 // c[r][j] += sum over the steps of a[indirection[r]] * b[j], for the rows and whole vectors of columns of a register
 // tile; the indirection buffer counts elements. The sum runs in the order of the steps: from zero, then added to c; or
 // starting from c (GEMM_CHAIN), which makes the bits independent of where the steps are cut. GEMM_PUT: as if c were
-// zeros; GEMM_PUT_PAST: the same, past the caches, where all vectors of c are at multiples of their size.
+// zeros, c being of the storage type; GEMM_PUT_PAST: the same, past the caches, where all vectors of c are at multiples
+// of their size.
 enum { GEMM_ADD = 0, GEMM_CHAIN = 1, GEMM_PUT = 2, GEMM_PUT_PAST = 3 };
 typedef void (*GemmKernel)(const struct BatchReduce *, const void *a, const int64_t *indirection, const void *b,
                            void *c, int64_t c_row, int end);
@@ -103,6 +104,9 @@ struct VnniKernels {
     // apart, after the last one comes a zero. The earlier channel is in the upper half.
     void (*of_channels)(const char *from, int64_t column, char *to, const int64_t *place, int64_t pixels,
                         int64_t channels);
+    // Pairs of channels that lie side by side, n of each of `rows` pixels; the same. Rows are from_row and to_row bytes
+    // apart.
+    void (*of_lines)(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t n);
     // Pairs of pixels: pair r of channel c, which is at from + column[c], at to + r * row + 4 * c; after an odd last
     // pixel comes a zero. [1]: the earlier pixel in the upper half.
     void (*of_pixels[2])(const char *from, const int64_t *column, char *to, int64_t row, int64_t pixels,

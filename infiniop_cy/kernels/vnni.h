@@ -59,6 +59,16 @@ inline void channel_pairs(const char *from, int64_t column, char *to, const int6
         }
 }
 
+inline void swap_lines(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t n) {
+    for (int64_t at = 0; at < n; at += 32) {
+        const __mmask32 inside = __mmask32(bits_between(0, n - at));
+        const __mmask16 pairs = __mmask16(bits_between(0, (n - at + 1) / 2));
+        for (int64_t r = 0; r < rows; r++)
+            _mm512_mask_storeu_epi32(to + r * to_row + 2 * at, pairs, _mm512_rol_epi32(
+                _mm512_maskz_loadu_epi16(inside, from + r * from_row + 2 * at), 16));
+    }
+}
+
 // Pairs of pixels; swapped: the earlier one in the upper half.
 template <bool swapped>
 void pixel_pairs(const char *from, const int64_t *column, char *to, int64_t row, int64_t pixels, int64_t channels) {
@@ -110,7 +120,7 @@ inline int replace_nonfinite(char *values, int64_t n) {
 }
 
 constexpr void fill_vnni(KernelTable &table) {
-    table.vnni = {zip_rows, channel_pairs, {pixel_pairs<false>, pixel_pairs<true>}, replace_nonfinite};
+    table.vnni = {zip_rows, channel_pairs, swap_lines, {pixel_pairs<false>, pixel_pairs<true>}, replace_nonfinite};
 }
 #else
 constexpr void fill_vnni(KernelTable &) {}

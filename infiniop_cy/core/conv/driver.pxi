@@ -434,6 +434,15 @@ cdef int run_step(ConvCall *call, const ConvStep *step, int gradients) noexcept 
     return gradients
 
 
+cdef void address_empty_tensors(ConvProblem *problem, char *anywhere) noexcept nogil:
+    """Give an address to the operands that have none, since they have no elements or no gradient needs them: to count
+    bytes from NULL is undefined even where nothing is read. Outputs keep theirs: NULL says that they are not wanted."""
+    cdef int i
+    for i in range(CONV_WEIGHT + 1):
+        if problem.view[i].data == NULL:
+            problem.view[i].data = anywhere
+
+
 cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *workspace, int threads,
                    Interrupt *interrupt) noexcept nogil:
     """Compute all gradients whose view has data; workspace: plan.workspace_bytes at any address. Tasks are parts of an
@@ -444,6 +453,7 @@ cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *works
     cdef ConvProblem bound = problem[0]
     cdef int wanted = wanted_gradients(problem), taken = 0, gradients, i
     cdef int surveyed = 0
+    address_empty_tensors(&bound, <char *>&bound)
     shift_weights(&bound)
     shift_input(&bound)
     workspace += -<uintptr_t>workspace % CONV_ALIGN

@@ -162,10 +162,8 @@ cdef void exchange_roles(ConvProblem *problem) noexcept nogil:
 
 
 cdef void shift_input(ConvProblem *problem) noexcept nogil:
-    """Lead the view of an output's input to the first pixel that any tap meets. One without elements has no address."""
-    cdef ConvView *view = &problem.view[CONV_GRAD_OUTPUT]
-    if view.data != NULL:
-        view.data += problem.input_shift
+    """Lead the view of an output's input to the first pixel that any tap meets."""
+    problem.view[CONV_GRAD_OUTPUT].data += problem.input_shift
 
 
 cdef int64_t weight_row(const SampleGeometry *sample, const ConvView *w, int64_t co) noexcept nogil:

@@ -1,7 +1,5 @@
 # Scalar operands of float and double that register tiles read where they lie: no padding is among them, so that a
 # packed block would be a copy. The values and the order of their products are those of the block.
-cdef enum:
-    PIXELS_BYTES = 16384   # of sums of pixels that are saved before the next ones: they stay in the first-level cache
 
 
 cdef bint of_whole_elements(const ConvProblem *problem, const ConvView *view) noexcept nogil:
@@ -129,18 +127,28 @@ cdef bint lead_through_columns(const ConvRun *run, WeightTile *t, const Box *til
 
 # ---- grad_output as rows of grad_input
 
-cdef bint output_lies_ready(const ConvProblem *problem, const Box *block) noexcept nogil:
-    """Say whether a block has no padding, and its channels can be led through where they lie."""
-    cdef const ConvView *g = &problem.view[CONV_GRAD_OUTPUT]
+cdef bint lies_in_output(const SampleGeometry *sample, const Box *block) noexcept nogil:
+    """Say whether a block has no padding."""
     cdef int64_t last[3]
     cdef int64_t size[3]
     cdef int d
-    if not of_whole_elements(problem, g) or not spreads_over_sets(g.channel):
-        return False
-    output_size(&problem.sample, size)
+    output_size(sample, size)
     for d in range(3):
         last[d] = block.first[d] + block.extent[d] - 1
     return is_inside(block.first, size) and is_inside(last, size)
+
+
+cdef bint output_lies_ready(const ConvProblem *problem, const Box *block) noexcept nogil:
+    """Say whether a block has no padding, and its channels can be led through where they lie."""
+    cdef const ConvView *g = &problem.view[CONV_GRAD_OUTPUT]
+    return of_whole_elements(problem, g) and spreads_over_sets(g.channel) and lies_in_output(&problem.sample, block)
+
+
+cdef char *first_of_output(const ConvRun *run, const InputTile *t, const Box *block) noexcept nogil:
+    """Find the first channel of a block's first pixel."""
+    cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
+    return g.data + block.n * g.n + t.sums.group * run.sample.cout * g.channel + block.first[0] * g.space[0] \
+        + block.first[1] * g.space[1] + block.first[2] * g.space[2]
 
 
 cdef void lead_through_output(const ConvRun *run, InputTile *t, const Box *block, BatchReduce *steps) noexcept nogil:
@@ -148,8 +156,7 @@ cdef void lead_through_output(const ConvRun *run, InputTile *t, const Box *block
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef int64_t pixel = g.space[2] // sample.item, at, n, z, y, x, i = 0
-    t.block = g.data + block.n * g.n + t.sums.group * sample.cout * g.channel \
-        + elements_to(sample, g, block.first) * sample.item
+    t.block = first_of_output(run, t, block)
     for n in range(t.tile.samples):
         for z in range(t.tile.extent[0]):
             for y in range(t.tile.extent[1]):
@@ -159,118 +166,3 @@ cdef void lead_through_output(const ConvRun *run, InputTile *t, const Box *block
                     i += 1
     repeat_last(t.indirection, i)
     steps.a_step = g.channel // sample.item
-
-
-# ---- both as pixels of channels: grad_input is written while its sums are in the first-level cache
-
-cdef bint both_lie_by_pixels(const ConvRun *run, const InputTile *t) noexcept nogil:
-    """Say whether each pixel of a phase is a product of the weights with one pixel, and both lie as their channels side
-    by side."""
-    cdef const ConvProblem *problem = run.problem
-    return run.sample.taps == 1 and t.phase.tap_count == 1 and not run.nonfinite and not problem.accumulate \
-        and problem.view[CONV_GRAD_OUTPUT].channel == run.sample.item \
-        and problem.view[CONV_GRAD_INPUT].channel == run.sample.item \
-        and of_whole_elements(problem, &problem.view[CONV_GRAD_INPUT])
-
-
-cdef void put_rows(const ConvRun *run, const InputTile *t, BatchReduce *steps, int64_t first, int64_t rows, char *to,
-                   int64_t to_step, Prefetch *prefetch) noexcept nogil:
-    """Write the products of some pixels from registers: at least the rows of a register tile, the last of which may
-    begin before the others have ended."""
-    cdef const SampleGeometry *sample = run.sample
-    cdef const WeightPanels *weights = &(<const InputTiles *>run.blocking.own).weights
-    cdef const RegisterTile *tile = register_tile(sample, &weights.ci)
-    cdef int64_t item = sample.item, columns = weights.ci.columns, p, i
-    cdef bint past = run.problem.stream and sample.lanes * item == CONV_ALIGN \
-        and (<uintptr_t>to | <uintptr_t>to_step) % CONV_ALIGN == 0
-    cdef char *weight
-    for p in range(t.panels):
-        weight = weight_panel(sample, weights, shared_piece(run, INPUT_WEIGHTS), t.sums.group, t.panel_from + p, 0) \
-            + t.phase.first_packed * steps.depth * columns * item
-        steps.columns = min(columns, t.sums.channels - p * columns)
-        if steps.bias != NULL:
-            load_output_bias(run.problem, t.sums.group * sample.cin + t.sums.ci_from + p * columns, steps.columns,
-                             <char *>steps.bias)
-        i = 0
-        while i < rows:
-            i = min(i, rows - tile.rows)
-            prefetch_some(prefetch)
-            tile.kernel(steps, t.block, t.indirection + first + i, weight, to + i * to_step + p * columns * item,
-                        to_step // item, GEMM_PUT_PAST if past else GEMM_PUT)
-            i += tile.rows
-
-
-cdef void sum_rows(const ConvRun *run, const InputTile *t, BatchReduce *steps, int64_t first, int64_t rows, char *to,
-                   int64_t to_step, Prefetch *prefetch) noexcept nogil:
-    """Add the products of some pixels and save their sums."""
-    cdef const SampleGeometry *sample = run.sample
-    cdef InputTile some = t[0]
-    cdef int64_t co = 0
-    some.pixels, some.indirection = rows, t.indirection + first
-    memset(t.sums.data, 0, rows * t.sums.pixel_pitch * sample.item)
-    while co < sample.cout:
-        steps.depth = min(run.order.channels, sample.cout - co)
-        multiply_panels(run, &some, steps, co, 0, prefetch)
-        co += run.order.channels
-        some.block += run.order.channels * sample.item
-    some.tile.samples = some.tile.extent[0] = some.tile.extent[1] = 1
-    some.tile.extent[2] = rows
-    add_output_bias(run.problem, &some.sums, &some.tile, False)
-    save_pixels(run.problem, t.sums.data, t.sums.pixel_pitch, rows, t.sums.channels, to, to_step, sample.item,
-                t.staging)
-
-
-cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchReduce *steps, int64_t first,
-                           int64_t pixels, char *to, int64_t to_step) noexcept nogil:
-    """Multiply some pixels at a time by all panels, and write them to pixels to_step bytes apart, while the next ones
-    are asked for."""
-    cdef const SampleGeometry *sample = run.sample
-    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
-    cdef BatchReduce part = steps[0]
-    cdef Prefetch prefetch
-    cdef int64_t rows = register_tile(sample, &own.weights.ci).rows, next
-    cdef int64_t chunk = rows * max(<int64_t>2, min(<int64_t>64, PIXELS_BYTES // (t.sums.pixel_pitch * sample.item))
-                                    // rows)
-    cdef int64_t calls = t.panels * ceil_div(chunk, rows) * ceil_div(sample.cout, run.order.channels)
-    cdef int64_t end = first + pixels, n
-    cdef bint put = sample.cout <= run.order.channels
-    cdef double bias[BIAS_STAGED]
-    part.count, part.depth = 1, sample.cout
-    part.bias = <const void *>bias if has_output_bias(run.problem) else NULL
-    t.a_offset[0] = t.b_offset[0] = 0
-    while first < end and not is_stopped(run):
-        n = min(chunk, end - first)
-        next = min(chunk, end - first - n)
-        no_prefetch(&prefetch)
-        if next:
-            prefetch_pixels(t.block + t.indirection[first + n] * sample.item,
-                            run.problem.view[CONV_GRAD_OUTPUT].space[2], next, sample.cout * sample.item, calls,
-                            &prefetch)
-        if put and n >= rows:
-            put_rows(run, t, &part, first, n, to, to_step, &prefetch)
-        else:
-            sum_rows(run, t, &part, first, n, to, to_step, &prefetch)
-        to += n * to_step
-        first += n
-
-
-cdef void multiply_by_pixels(const ConvRun *run, const InputTile *t, const BatchReduce *steps) noexcept nogil:
-    """Multiply and save a tile, in one stretch where its pixels follow each other evenly in both tensors, else row by
-    row."""
-    cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
-    cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
-    cdef int64_t row = t.tile.extent[2], first = 0, n, z, y
-    cdef int64_t step[3]
-    cdef int d
-    for d in range(3):
-        step[d] = out.space[d] * run.sample.axis[d].stride
-    if follow_evenly(&t.tile, out.n, step) and follow_evenly(&t.tile, g.n, g.space):
-        multiply_stretch(run, t, steps, 0, t.pixels, tile_row(run.problem, t.sums.group, &t.phase, &t.tile,
-                                                              t.sums.ci_from, 0, 0, 0), step[2])
-        return
-    for n in range(t.tile.samples):
-        for z in range(t.tile.extent[0]):
-            for y in range(t.tile.extent[1]):
-                multiply_stretch(run, t, steps, first, row, tile_row(run.problem, t.sums.group, &t.phase, &t.tile,
-                                                                     t.sums.ci_from, n, z, y), step[2])
-                first += row

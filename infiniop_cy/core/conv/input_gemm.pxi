@@ -113,12 +113,12 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
     phase_halo(sample, &t.phase, &halo)
     block_under(&t.tile, &halo, &block)
     begin_steps(run, &t, &steps)
+    if both_lie_by_pixels(run, &t, &block):
+        multiply_by_pixels(run, &t, &block, &steps)
+        return
     in_place = block_classes(sample) == 1 and sample.folded == 1 and output_lies_ready(run.problem, &block)
     if in_place:
         lead_through_output(run, &t, &block, &steps)
-        if both_lie_by_pixels(run, &t):
-            multiply_by_pixels(run, &t, &steps)
-            return
     else:
         fill_indirection(&t.tile, block.extent, pitch, t.indirection)
     clear_input_sums(run, &t)

@@ -220,6 +220,19 @@ cdef bint is_even(const int64_t *place, int64_t count) noexcept nogil:
     return count < 2 or place[count - 1] - place[0] == (count - 1) * (place[1] - place[0])
 
 
+cdef void copy_lines(const ConvProblem *problem, const char *source, int64_t step, char *to, int64_t to_step,
+                     int64_t count, int64_t channels, bint vnni) noexcept nogil:
+    """Copy the channels, which lie side by side, of some pixels: in the compute type (unless that is the storage type,
+    of one pixel), or (vnni) in the storage type by pairs."""
+    cdef int64_t item = problem.sample.item
+    if vnni:
+        kernels.vnni.of_lines(source, step, to, to_step, count, channels)
+    elif problem.sample.dtype == problem.sample.compute:
+        kernels.pad_rows(source, step, to, to_step, count, 0, channels * item, channels * item)
+    else:
+        problem.load(source, itemsize_of(problem.sample.dtype), to, item, channels)
+
+
 cdef void transpose_pixels(const ConvProblem *problem, const char *source, int64_t step, int64_t channel, int64_t count,
                            int64_t channels, char *to, const int64_t *place, bint vnni, char *stage) noexcept nogil:
     """Put `count` pixels `step` bytes apart of `channels` channels `channel` bytes apart side by side at to +
@@ -230,15 +243,13 @@ cdef void transpose_pixels(const ConvProblem *problem, const char *source, int64
     cdef int64_t item = 2 if vnni else problem.sample.item, lanes = problem.sample.lanes * (2 if vnni else 1)
     cdef int64_t first = 0, c, i, n
     if channel == itemsize_of(problem.sample.dtype):
-        if not vnni and problem.sample.dtype == problem.sample.compute and is_even(place, count):
-            kernels.pad_rows(source, step, to + place[0], place[1] - place[0] if count > 1 else 0, count, 0,
-                             channels * item, channels * item)
-            return
-        for i in range(count):
-            if vnni:
-                swap_pairs(source + i * step, channels, to + place[i])
-            else:
-                load(source + i * step, channel, to + place[i], item, channels)
+        n = 1  # pixels at a time
+        if is_even(place, count) and (vnni or problem.sample.dtype == problem.sample.compute):
+            n = count
+        while first < count:
+            copy_lines(problem, source + first * step, step, to + place[first], place[1] - place[0] if n > 1 else 0, n,
+                       channels, vnni)
+            first += n
         return
     if step == item and (vnni or problem.sample.dtype == problem.sample.compute):
         transpose_to(source, channel, to, place, count, channels)
@@ -251,21 +262,6 @@ cdef void transpose_pixels(const ConvProblem *problem, const char *source, int64
             transpose_to(stage, STAGE_ROW * item, to + c * item, place + first, n, min(lanes, channels - c))
             c += lanes
         first += STAGE_PIXELS
-
-
-cdef void swap_pairs(const char *source, int64_t count, char *to) noexcept nogil:
-    """Copy bfloat16 numbers, the earlier of each pair to the upper half; after an odd one comes a zero."""
-    cdef const uint16_t *a = <const uint16_t *>source
-    cdef uint32_t pair
-    cdef int64_t i
-    for i in range(count // 2):
-        memcpy(&pair, a + 2 * i, 4)
-        pair = pair << 16 | pair >> 16
-        memcpy(to + 4 * i, &pair, 4)
-    if count % 2:
-        pair = 0
-        memcpy(<char *>&pair + 2, a + count - 1, 2)
-        memcpy(to + 4 * (count // 2), &pair, 4)
 
 
 cdef void zero_pixels(char *to, int64_t pitch, int64_t count, int64_t channels, int64_t item) noexcept nogil:
@@ -319,61 +315,3 @@ cdef void pack_channels(const ConvProblem *problem, const ConvView *view, const 
                     h += part_rows
                 at += rows * box.extent[2] * pitch * item
         first += count
-
-
-cdef void pack_vnni_pixels(const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
-                           int64_t channels, char *to, int64_t columns, char *stage) noexcept nogil:
-    """Pack rows of bfloat16 inside the tensor as [pair of pixels][columns]; a zero makes odd rows even."""
-    cdef Box box = whole[0]
-    cdef int64_t row_size = size[2], n, d, h, first, count, c, many, step
-    cdef int64_t apart[MAX_MICRO_PANEL]
-    cdef int64_t staged[VNNI_CHANNELS]
-    cdef char *source
-    for c in range(channels):
-        apart[c] = c * view.channel
-    for c in range(VNNI_CHANNELS):
-        staged[c] = c * STAGE_ROW * 2
-    if box.extent[2] % 2 == 0:
-        merge_rows(view, size, &box, &row_size)
-    step = box.step[2] * view.space[2]
-    for n in range(box.samples):
-        for d in range(box.extent[0]):
-            for h in range(box.extent[1]):
-                source = row_part(view, size, row_size, &box, n, d, h).source + channel * view.channel
-                if step == 2:
-                    kernels.vnni.of_pixels[1](source, apart, to, columns * 4, box.extent[2], channels)
-                first = 0 if step != 2 else box.extent[2]
-                while first < box.extent[2]:
-                    count = min(<int64_t>STAGE_PIXELS, box.extent[2] - first)
-                    c = 0
-                    while c < channels:
-                        many = min(<int64_t>VNNI_CHANNELS, channels - c)
-                        gather(kernels.convert[DTYPE_BF16][DTYPE_BF16], source + c * view.channel + first * step, step,
-                               view.channel, count, many, stage, 2)
-                        kernels.vnni.of_pixels[1](stage, staged, to + (first // 2 * columns + c) * 4, columns * 4,
-                                                  count, many)
-                        c += VNNI_CHANNELS
-                    first += STAGE_PIXELS
-                to += ceil_div(box.extent[2], 2) * columns * 4
-
-
-cdef void pack_reversed(const ConvView *view, const int64_t *size, const Box *box, int64_t channel, int64_t channels,
-                        char *to, int64_t plane) noexcept nogil:
-    """Pack a box of bfloat16 as [channel][position], channels `plane` elements apart, positions from the last to the
-    first: so pairs of pixels have the earlier one in the upper half, wherever they begin."""
-    cdef int64_t c, n, d, h, step = box.step[2] * view.space[2], width = box.extent[2]
-    cdef RowPart part
-    cdef char *at
-    for c in range(channels):
-        at = to + (c * plane + box_positions(box)) * 2
-        for n in range(box.samples):
-            for d in range(box.extent[0]):
-                for h in range(box.extent[1]):
-                    at -= width * 2
-                    part = row_part(view, size, size[2], box, n, d, h)
-                    memset(at, 0, (width - part.skip - part.inside) * 2)
-                    if part.inside:
-                        kernels.convert[DTYPE_BF16][DTYPE_BF16](
-                            part.source + (channel + c) * view.channel + (part.inside - 1) * step, -step,
-                            at + (width - part.skip - part.inside) * 2, 2, part.inside)
-                    memset(at + (width - part.skip) * 2, 0, part.skip * 2)

@@ -42,13 +42,12 @@ cdef int64_t first_tap(const TrimmedTaps *trimmed, const ConvView *w) noexcept n
 
 
 cdef void shift_weights(ConvProblem *problem) noexcept nogil:
-    """Lead the views of weight and grad_weight to the first tap that is left; what is not asked for has no address."""
-    cdef ConvView *w
-    cdef int i
-    for i in range(CONV_TENSORS):
-        w = &problem.view[i]
-        if (i == CONV_WEIGHT or i == CONV_GRAD_WEIGHT) and w.data != NULL:
-            w.data += first_tap(&problem.trimmed, w)
+    """Lead the views of weight and grad_weight to the first tap that is left."""
+    cdef ConvView *w = &problem.view[CONV_WEIGHT]
+    w.data += first_tap(&problem.trimmed, w)
+    w = &problem.view[CONV_GRAD_WEIGHT]
+    if w.data != NULL:
+        w.data += first_tap(&problem.trimmed, w)
 
 
 # ---- the step

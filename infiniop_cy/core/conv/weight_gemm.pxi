@@ -1,11 +1,9 @@
 # grad_weight as an implicit GEMM, for most convolutions: a task packs the input under a tile of output pixels with its
 # halo, once for all taps; a tap is an offset into that block. Rows are scalars read where they lie: interleaved, so
-# that memory is read in lines whatever the stride; or, for pairs of bfloat16, class by class and from the end to the
-# beginning.
+# that memory is read in lines whatever the stride; or pairs of bfloat16 (weight_pairs.pxi).
 cdef enum:
     WEIGHT_POSITIONS = 8192          # of a channel and sample in a packed block, at most
     WEIGHT_BLOCK_ELEMENTS = 1 << 18  # of all its channels
-    PAIR_MARGIN = 32                 # bfloat16 before the first position, which a pair of the last pixel may read
 
 
 cdef bint weight_gemm_block(const SampleGeometry *sample, const SumOrder *order, bint *vnni,
@@ -46,17 +44,21 @@ cdef void block_weight_gemm(const ConvProblem *problem, const SumOrder *order, i
     cdef const SampleGeometry *sample = &problem.sample
     cdef WeightTiles *own = <WeightTiles *>blocking.own
     cdef InputBlock block
-    cdef int64_t positions, channels
+    cdef int64_t positions, channels, elements
     cdef bint vnni
     weight_gemm_block(sample, order, &vnni, &block)
+    if vnni and sample.taps > 1 and pair_pitch(problem, order, 1):
+        fill_input_block(sample, order.tile, 1, True, 1, WEIGHT_POSITIONS, &block)
     positions = class_count(&block) * block.plane
     block_weight_tiles(problem, order, vnni, sample.taps * max(<int64_t>1, WEIGHT_BLOCK_ELEMENTS // positions),
                        max(<int64_t>1, WEIGHT_POSITIONS // positions), threads, own, blocking)
     positions *= own.tiling.samples
     channels = own.rows // sample.taps + 2
-    book_weight_tiles(sample, own, positions,
-                      positions * max(channels, 0 if vnni else line_pitch(problem, channels)) + PAIR_MARGIN,
-                      2 if vnni else sample.item, blocking)
+    if vnni:
+        elements = PAIR_MARGIN + positions * max(channels, 2 * pair_pitch(problem, order, channels))
+    else:
+        elements = positions * max(channels, line_pitch(problem, channels))
+    book_weight_tiles(sample, own, positions, elements, 2 if vnni else sample.item, blocking)
 
 
 cdef void row_steps(const Box *tile, const InputBlock *block, const WeightTile *t, BatchReduce *steps) noexcept nogil:
@@ -72,17 +74,6 @@ cdef void row_steps(const Box *tile, const InputBlock *block, const WeightTile *
         for z in range(tile.extent[0]):
             for y in range(tile.extent[1]):
                 t.a_offset[steps.count] = pixel_row(block, n, z, y)
-                steps.count += 1
-
-
-cdef void pair_steps(const Box *tile, const InputBlock *block, const WeightTile *t, BatchReduce *steps) noexcept nogil:
-    """Lead the steps through pairs of pixels of planes that are reversed, one stretch for each row."""
-    cdef int64_t n, z, y
-    steps.count, steps.depth, steps.a_step = 0, ceil_div(tile.extent[2], 2), -2
-    for n in range(tile.samples):
-        for z in range(tile.extent[0]):
-            for y in range(tile.extent[1]):
-                t.a_offset[steps.count] = PAIR_MARGIN + block.plane - 2 - pixel_row(block, n, z, y)
                 steps.count += 1
 
 
@@ -128,40 +119,27 @@ cdef bint pack_input_block(const ConvRun *run, WeightTile *t, const Box *tile, B
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     cdef const ConvView *x = &run.problem.view[CONV_INPUT]
-    cdef int64_t channel = t.group * sample.cin + t.ci_from, classes, c
-    cdef int64_t pitch = 0 if own.co.vnni else line_pitch(run.problem, t.cis)
+    cdef int64_t pitch
     cdef int64_t size[3]
-    cdef bint vnni = own.co.vnni
-    cdef char *to = t.input + PAIR_MARGIN * 2 if vnni else t.input
     cdef InputBlock block
     cdef Box box
+    if own.co.vnni:
+        return pack_pair_rows(run, t, tile, steps)
     if input_lies_ready(run.problem):
         lead_through_input(run, t, tile, steps)
         return False
+    pitch = line_pitch(run.problem, t.cis)
     if pitch:
         pack_input_lines(run, t, tile, pitch, steps)
         return False
     input_size(sample, size)
-    fill_input_block(sample, tile.extent, tile.samples, not vnni, 1, MAX_CHANNELS, &block)
-    if vnni:
-        memset(t.input, 0, PAIR_MARGIN * 2)
-    classes = class_count(&block)
-    for c in range(classes):
-        class_box(sample, &block, tile, c, &box)
-        if vnni:
-            pack_reversed(x, size, &box, channel, t.cis, to + c * block.plane * 2, classes * block.plane)
-        else:
-            pack_planes(sample.dtype, sample.compute, x, size, &box, channel, t.cis, to + c * block.plane * sample.item,
-                        classes * block.plane)
-    point_rows(run, t, &block, -1 if vnni else 1, classes * block.plane)
-    if not vnni:
-        row_steps(tile, &block, t, steps)
-        return False
-    pair_steps(tile, &block, t, steps)
-    if tile.extent[2] % 2 == 0:
-        return False
-    # They must not meet the zero of an odd row.
-    return kernels.vnni.replace_nonfinite(to, t.cis * classes * block.plane)
+    fill_input_block(sample, tile.extent, tile.samples, True, 1, MAX_CHANNELS, &block)
+    class_box(sample, &block, tile, 0, &box)
+    pack_planes(sample.dtype, sample.compute, x, size, &box, t.group * sample.cin + t.ci_from, t.cis, t.input,
+                block.plane)
+    point_rows(run, t, &block, 1, block.plane)
+    row_steps(tile, &block, t, steps)
+    return False
 
 
 cdef bint prepare_weight_gemm(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:

@@ -201,6 +201,7 @@ cdef void pack_output_columns(const ConvRun *run, WeightTile *t, const Box *tile
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef int64_t columns = own.co.columns, first, count, p, s, panel_bytes = box_positions(tile) * columns * sample.item
     cdef int64_t size[3]
+    cdef PairTile pairs
     t.by_pixels = False
     if sample.taps == 1 and not own.co.vnni and lead_through_columns(run, t, tile, steps):
         t.by_pixels = t.rows < 2 or t.indirection[1] == 1
@@ -209,10 +210,12 @@ cdef void pack_output_columns(const ConvRun *run, WeightTile *t, const Box *tile
     for s in range(steps.count):
         t.b_offset[s] = s * steps.depth * columns
     output_size(sample, size)
+    make_pair_tile(run, tile, &pairs)
     for p in range(t.panels):
         first, count = t.group * sample.cout + t.co_from + p * columns, min(columns, t.cos - p * columns)
         if own.co.vnni:
-            pack_vnni_pixels(g, size, tile, first, count, t.output + p * panel_bytes, columns, t.staging)
+            pack_pair_columns(g, pairs.output_size, &pairs.tile, first, count, t.output + p * panel_bytes, columns,
+                              t.staging)
         else:
             pack_channels(run.problem, g, size, tile, first, count, t.output + p * panel_bytes, columns, False,
                           t.staging, t.place)

@@ -1,0 +1,145 @@
+# grad_input of one tap where the channels of both tensors lie side by side, some pixels at a time: they are read where
+# they lie, or (pairs of bfloat16) put in order, and grad_input is written from registers or while its sums are in the
+# first-level cache. The values and the order of their products are those of a packed block.
+cdef enum:
+    PIXELS_AT_ONCE = 64
+    PIXELS_BYTES = 16384   # of what is kept of them between the tensors, at most
+
+
+cdef bint both_lie_by_pixels(const ConvRun *run, const InputTile *t, const Box *block) noexcept nogil:
+    """Say whether each pixel of a phase is a product of the weights with one pixel, and both lie as their channels side
+    by side."""
+    cdef const ConvProblem *problem = run.problem
+    cdef const ConvView *g = &problem.view[CONV_GRAD_OUTPUT]
+    cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
+    cdef int64_t item = itemsize_of(run.sample.dtype)
+    cdef bint ready = bfloat16_dot2(run.sample) or (of_whole_elements(problem, g) and of_whole_elements(problem, out))
+    return ready and run.sample.taps == 1 and t.phase.tap_count == 1 and run.sample.folded == 1 \
+        and block_classes(run.sample) == 1 and not run.nonfinite and not problem.accumulate \
+        and g.channel == item and out.channel == item and lies_in_output(run.sample, block)
+
+
+cdef void lead_pixels(const ConvRun *run, InputTile *some, char *source, int64_t co, BatchReduce *steps) noexcept nogil:
+    """Lead a step through a panel of co of some pixels: where they lie, or put in order first."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
+    cdef int64_t count = min(run.order.channels, sample.cout - co)
+    source += co * itemsize_of(sample.dtype)
+    steps.count, steps.depth = 1, count
+    some.a_offset[0] = some.b_offset[0] = 0
+    if own.weights.ci.vnni:
+        steps.depth = ceil_div(count, 2)
+        kernels.vnni.of_lines(source, run.problem.view[CONV_GRAD_OUTPUT].space[2], some.block, some.indirection[1] * 2,
+                              some.pixels, count)
+    else:
+        some.block = source
+
+
+cdef void put_pixels(const ConvRun *run, const InputTile *some, BatchReduce *steps, char *to, int64_t to_step,
+                     Prefetch *prefetch) noexcept nogil:
+    """Write the products of some pixels from registers: at least the rows of a register tile, the last of which may
+    begin before the others have ended."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const WeightPanels *weights = &(<const InputTiles *>run.blocking.own).weights
+    cdef const RegisterTile *tile = register_tile(sample, &weights.ci)
+    cdef int64_t item = itemsize_of(sample.dtype), columns = weights.ci.columns, p, i
+    cdef bint past = run.problem.stream and (<uintptr_t>to | <uintptr_t>(to_step | columns * item)) % CONV_ALIGN == 0
+    cdef char *weight
+    for p in range(some.panels):
+        weight = weight_panel(sample, weights, shared_piece(run, INPUT_WEIGHTS), some.sums.group, some.panel_from + p,
+                              0) + some.phase.first_packed * steps.depth * columns * sample.item
+        steps.columns = min(columns, some.sums.channels - p * columns)
+        if steps.bias != NULL:
+            load_output_bias(run.problem, some.sums.group * sample.cin + some.sums.ci_from + p * columns,
+                             steps.columns, <char *>steps.bias)
+        i = 0
+        while i < some.pixels:
+            i = min(i, some.pixels - tile.rows)
+            prefetch_some(prefetch)
+            tile.kernel(steps, some.block, some.indirection + i, weight, to + i * to_step + p * columns * item,
+                        to_step // item, GEMM_PUT_PAST if past else GEMM_PUT)
+            i += tile.rows
+
+
+cdef void sum_pixels(const ConvRun *run, InputTile *some, BatchReduce *steps, char *source, char *to, int64_t to_step,
+                     Prefetch *prefetch) noexcept nogil:
+    """Add the products of some pixels, panel after panel of co, and save their sums."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef int64_t co = 0
+    memset(some.sums.data, 0, some.pixels * some.sums.pixel_pitch * sample.item)
+    repeat_last(some.indirection, some.pixels)
+    while co < sample.cout:
+        lead_pixels(run, some, source, co, steps)
+        multiply_panels(run, some, steps, co, 0, prefetch)
+        co += run.order.channels
+    some.tile.samples = some.tile.extent[0] = some.tile.extent[1] = 1
+    some.tile.extent[2] = some.pixels
+    add_output_bias(run.problem, &some.sums, &some.tile, False)
+    save_pixels(run.problem, some.sums.data, some.sums.pixel_pitch, some.pixels, some.sums.channels, to, to_step,
+                itemsize_of(sample.dtype), some.staging)
+
+
+cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchReduce *steps, char *source,
+                           int64_t pixels, char *to, int64_t to_step) noexcept nogil:
+    """Multiply some pixels at a time by all panels, and write them to pixels to_step bytes apart, while the next ones
+    are asked for."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
+    cdef bint vnni = own.weights.ci.vnni
+    cdef int64_t rows = register_tile(sample, &own.weights.ci).rows, item = itemsize_of(sample.dtype)
+    cdef int64_t step = run.problem.view[CONV_GRAD_OUTPUT].space[2], apart = step // item
+    cdef int64_t kept = t.sums.pixel_pitch * sample.item, chunk, calls, n, next, i
+    cdef int64_t place[PIXELS_AT_ONCE + MAX_ROWS]
+    cdef double bias[BIAS_STAGED]
+    cdef bint put = sample.cout <= run.order.channels
+    cdef BatchReduce part = steps[0]
+    cdef InputTile some = t[0]
+    cdef Prefetch prefetch
+    if vnni:  # an odd number of cache lines, since powers of two share cache sets
+        apart = round_up(min(sample.cout, run.order.channels), CONV_ALIGN // 2) | CONV_ALIGN // 2
+        kept = max(kept, apart * 2)
+    chunk = rows * max(<int64_t>2, min(<int64_t>PIXELS_AT_ONCE, PIXELS_BYTES // kept) // rows)
+    calls = t.panels * ceil_div(chunk, rows) * ceil_div(sample.cout, run.order.channels)
+    part.bias = <const void *>bias if has_output_bias(run.problem) else NULL
+    some.indirection = place
+    for i in range(chunk + MAX_ROWS):
+        place[i] = i * apart
+    while pixels and not is_stopped(run):
+        n = min(chunk, pixels)
+        next = min(chunk, pixels - n)
+        no_prefetch(&prefetch)
+        if next:
+            prefetch_pixels(source + n * step, step, next, sample.cout * item, calls, &prefetch)
+        some.pixels = n
+        if put and n >= rows:
+            lead_pixels(run, &some, source, 0, &part)
+            put_pixels(run, &some, &part, to, to_step, &prefetch)
+        else:
+            sum_pixels(run, &some, &part, source, to, to_step, &prefetch)
+        source += n * step
+        to += n * to_step
+        pixels -= n
+
+
+cdef void multiply_by_pixels(const ConvRun *run, const InputTile *t, const Box *block,
+                             const BatchReduce *steps) noexcept nogil:
+    """Multiply and save a tile, in one stretch where its pixels follow each other evenly in both tensors, else row by
+    row."""
+    cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
+    cdef int64_t n, z, y
+    cdef int64_t step[3]
+    cdef char *source = first_of_output(run, t, block)
+    cdef int d
+    for d in range(3):
+        step[d] = out.space[d] * run.sample.axis[d].stride
+    if follow_evenly(&t.tile, out.n, step) and follow_evenly(&t.tile, g.n, g.space):
+        multiply_stretch(run, t, steps, source, t.pixels, tile_row(run.problem, t.sums.group, &t.phase, &t.tile,
+                                                                   t.sums.ci_from, 0, 0, 0), step[2])
+        return
+    for n in range(t.tile.samples):
+        for z in range(t.tile.extent[0]):
+            for y in range(t.tile.extent[1]):
+                multiply_stretch(run, t, steps, source + n * g.n + z * g.space[0] + y * g.space[1], t.tile.extent[2],
+                                 tile_row(run.problem, t.sums.group, &t.phase, &t.tile, t.sums.ci_from, n, z, y),
+                                 step[2])
