@@ -233,6 +233,15 @@ cdef void copy_lines(const ConvProblem *problem, const char *source, int64_t ste
         problem.load(source, itemsize_of(problem.sample.dtype), to, item, channels)
 
 
+cdef void zip_lines(const char *source, int64_t step, int64_t count, int64_t channels, char *to,
+                    int64_t row) noexcept nogil:
+    """Pair lines of bfloat16 that are `step` bytes apart, element by element, the earlier in the upper half; after an
+    odd one comes a line of zeros. row: bytes from pair to pair."""
+    kernels.vnni.of_planes(source + step, source, 2 * step, to, row, count // 2, 0, channels, channels)
+    if count % 2:
+        kernels.vnni.of_planes(NULL, source + (count - 1) * step, 0, to + count // 2 * row, 0, 1, 0, channels, channels)
+
+
 cdef void transpose_pixels(const ConvProblem *problem, const char *source, int64_t step, int64_t channel, int64_t count,
                            int64_t channels, char *to, const int64_t *place, bint vnni, char *stage) noexcept nogil:
     """Put `count` pixels `step` bytes apart of `channels` channels `channel` bytes apart side by side at to +

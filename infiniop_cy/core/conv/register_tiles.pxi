@@ -23,10 +23,14 @@ cdef bint bfloat16_dot2(const SampleGeometry *sample) noexcept nogil:
 
 
 cdef void cut_columns(const SampleGeometry *sample, int64_t columns, bint vnni, MicroPanels *panels) noexcept nogil:
-    """Cut columns into micro-panels of equally many vectors, as wide as register tiles allow."""
-    cdef int64_t max_vectors = kernels.gemm[sample.compute].max_vectors
-    cdef int64_t vectors = max(<int64_t>1, ceil_div(columns, sample.lanes))
-    panels.vectors = <int>ceil_div(vectors, ceil_div(vectors, max_vectors))
+    """Cut columns into micro-panels of equally many vectors: as wide as register tiles allow, unless narrower ones have
+    fewer columns that nobody needs. What is read for a product takes longer the narrower they are."""
+    cdef int64_t vectors = max(<int64_t>1, ceil_div(columns, sample.lanes)), cost, least = -1
+    cdef int width
+    for width in range(kernels.gemm[sample.compute].max_vectors, 0, -1):
+        cost = round_up(vectors, width) * (100 + 20 // width)
+        if least < 0 or cost < least:
+            least, panels.vectors = cost, width
     panels.columns = panels.vectors * sample.lanes
     panels.count = ceil_div(vectors, panels.vectors)
     panels.vnni = vnni

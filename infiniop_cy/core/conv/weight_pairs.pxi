@@ -75,11 +75,7 @@ cdef void pack_pair_columns(const ConvView *view, const int64_t *size, const Box
                 if step == 2:
                     kernels.vnni.of_pixels[1](source, apart, to, columns * 4, pixels, channels)
                 elif view.channel == 2:
-                    kernels.vnni.of_planes(source + step, source, 2 * step, to, columns * 4, pixels // 2, 0, channels,
-                                           channels)
-                    if pixels % 2:
-                        kernels.vnni.of_planes(NULL, source + (pixels - 1) * step, 0, to + pixels // 2 * columns * 4,
-                                               0, 1, 0, channels, channels)
+                    zip_lines(source, step, pixels, channels, to, columns * 4)
                 else:
                     pair_gathered(view, source, step, pixels, channels, to, columns, stage)
                 to += ceil_div(pixels, 2) * columns * 4

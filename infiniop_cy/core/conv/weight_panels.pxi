@@ -119,7 +119,7 @@ cdef bint stage_rows(const ConvProblem *problem, const char *source, int64_t cha
     cdef TransposeKernel transpose = kernels.transpose[sample.compute] if sample.dtype == sample.compute \
         else kernels.widen_transpose[sample.dtype]
     cdef int64_t row = columns * sample.item, tap
-    if bfloat16_dot2(sample) or sample.folded > 1:
+    if sample.folded > 1:
         return False
     if w.channel == sample.item and sample.dtype == sample.compute:
         for tap in range(sample.taps):
@@ -143,6 +143,60 @@ cdef void join_pairs(const uint32_t *values, int64_t n, bint second, uint32_t *p
         pairs[i] = pairs[i] | values[i] >> 16 if second else values[i]
 
 
+cdef void stage_pairs_of_taps(const ConvProblem *problem, const char *source, int64_t channels, int64_t count,
+                              int64_t columns, char *raw, char *to) noexcept nogil:
+    """Load them where the taps lie side by side, and after them the ci or the co."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
+    cdef int64_t taps = sample.taps, row = columns * 4, some = STAGED_TAPS // taps, pair = 0, pairs, c, tap, i
+    cdef int64_t place[STAGED_TAPS]
+    for tap in range(taps):
+        place[tap] = packed_tap(sample, tap) * ceil_div(count, 2) * row
+    while pair < ceil_div(count, 2):
+        pairs = min(some, ceil_div(count, 2) - pair)
+        if w.channel == taps * 2:
+            for i in range(pair, pair + pairs):
+                zip_lines(source + 2 * i * w.n, w.n, min(<int64_t>2, count - 2 * i), channels * taps,
+                          raw + (i - pair) * channels * taps * 4, 0)
+        else:
+            for c in range(channels):
+                zip_lines(source + c * w.channel + 2 * pair * w.n, w.n, min(2 * pairs, count - 2 * pair), taps,
+                          raw + c * taps * 4, channels * taps * 4)
+        for i in range(pairs):
+            kernels.transpose_to[DTYPE_F32](raw + i * channels * taps * 4, taps * 4, to + (pair + i) * row, place, taps,
+                                            channels)
+        pair += some
+
+
+cdef bint stage_pairs(const ConvProblem *problem, const char *source, int64_t channels, int64_t count, int64_t columns,
+                      char *raw, char *to) noexcept nogil:
+    """Load the weights of `count` co as [packed tap][pair of co][columns], if any of these lie side by side; return
+    whether they do. raw: STAGED_TAPS rows of columns."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
+    cdef int64_t row = columns * 4, tap, c
+    cdef int64_t place[MAX_MICRO_PANEL]
+    cdef bint of_taps = 1 < sample.taps <= STAGED_TAPS and taps_in_line(sample, w)
+    cdef char *at
+    if sample.folded > 1 or not (w.n == 2 or w.channel == 2 or (
+            of_taps and (w.channel == sample.taps * 2 or w.n == sample.taps * 2))):
+        return False
+    if channels < columns:
+        memset(to, 0, sample.taps * ceil_div(count, 2) * row)
+    for c in range(channels):
+        place[c] = c * w.channel
+    for tap in range(sample.taps if w.n == 2 or w.channel == 2 else 0):
+        at = to + packed_tap(sample, tap) * ceil_div(count, 2) * row
+        if w.n == 2:
+            kernels.vnni.of_pixels[1](source + tap_offset(sample, w, tap), place, at, row, count, channels)
+        else:
+            zip_lines(source + tap_offset(sample, w, tap), w.n, count, channels, at, row)
+    if w.n == 2 or w.channel == 2:
+        return True
+    stage_pairs_of_taps(problem, source, channels, count, columns, raw, to)
+    return True
+
+
 cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *panels, int64_t number, char *packed,
                             char *scratch) noexcept nogil:
     """Pack one micro-panel of one block of co, under all taps. inf and NaN become tiny; return whether there were any.
@@ -159,8 +213,11 @@ cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *pane
     cdef char *staged
     cdef int64_t place[STAGED_TAPS]
     cdef bint nonfinite = False
-    if stage_rows(problem, w.data + group * w.group + co_from * w.n + panel * columns * w.channel, channels, count,
-                  columns, to):
+    cdef const char *source = w.data + group * w.group + co_from * w.n + panel * columns * w.channel
+    if panels.ci.vnni:
+        if stage_pairs(problem, source, channels, count, columns, raw, to):
+            return kernels.vnni.replace_nonfinite(to, sample.taps * steps * columns * 2)
+    elif stage_rows(problem, source, channels, count, columns, to):
         return replace_nonfinite_values(sample, to, sample.taps * count * columns)
     while tap < sample.taps:
         taps = min(<int64_t>STAGED_TAPS, sample.taps - tap)
