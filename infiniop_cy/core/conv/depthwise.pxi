@@ -23,6 +23,9 @@ cdef bint accepts_grouped(const SampleGeometry *sample, const char **why) noexce
     if sample.dtype == DTYPE_BF16 and phase_count(sample) == 1 and accepts_input_amx(sample, why):
         why[0] = b"AMX multiplies pairs of bfloat16 faster"
         return False
+    if bfloat16_dot2(sample) and phase_count(sample) == 1 and sample.cin == sample.lanes:
+        why[0] = b"a group's pairs of bfloat16 fill a vector by themselves"
+        return False
     return fits_lanes(sample, why)
 
 
