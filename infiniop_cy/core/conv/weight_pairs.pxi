@@ -2,7 +2,7 @@
 # the upper half of 32 bits. Rows read planes that lie from the end to the beginning, in which a pair may begin at any
 # pixel; or lines, pairs of pixels channel by channel, where the input's channels lie side by side.
 cdef enum:
-    PAIR_MARGIN = 32                 # bfloat16 before the first position of planes, which a pair of the last pixel may read
+    PAIR_MARGIN = 32   # bfloat16 before the first position of planes, which a pair of the last pixel may read
 
 
 # A tile and what it is cut from; rows of pixels that follow each other in both tensors under the one tap of a kernel
