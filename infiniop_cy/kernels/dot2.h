@@ -24,7 +24,8 @@ INFINIOP_INLINE void put_narrow_rows(__m512 (&sum)[rows][vectors], const BatchRe
             if (steps.bias) value = value + load<f32v>((const float *)steps.bias + j * 16);
             const __m256i narrow = _mm512_cvtepi32_epi16((__m512i)(any_bfloat16_in_upper_half(value) >> 16));
             if (past && left >= 16) _mm256_stream_si256((__m256i *)to, narrow);
-            else if (left > 0) _mm256_mask_storeu_epi16(to, left < 16 ? __mmask16((1u << left) - 1) : __mmask16(-1), narrow);
+            else if (left > 0)
+                _mm256_mask_storeu_epi16(to, left < 16 ? __mmask16((1u << left) - 1) : __mmask16(-1), narrow);
         }
 }
 

@@ -64,8 +64,9 @@ inline void swap_lines(const char *from, int64_t from_row, char *to, int64_t to_
         const __mmask32 inside = __mmask32(bits_between(0, n - at));
         const __mmask16 pairs = __mmask16(bits_between(0, (n - at + 1) / 2));
         for (int64_t r = 0; r < rows; r++)
-            _mm512_mask_storeu_epi32(to + r * to_row + 2 * at, pairs, _mm512_rol_epi32(
-                _mm512_maskz_loadu_epi16(inside, from + r * from_row + 2 * at), 16));
+            _mm512_mask_storeu_epi32(
+                to + r * to_row + 2 * at, pairs,
+                _mm512_rol_epi32(_mm512_maskz_loadu_epi16(inside, from + r * from_row + 2 * at), 16));
     }
 }
 
