@@ -24,6 +24,8 @@ inline void zip_rows(const char *low, const char *high, int64_t from_row, char *
                         all = __mmask32(bits_between(0, width - at));
         const char *a = (low ? low : high) + 2 * (at - before), *b = (high ? high : low) + 2 * (at - before);
         for (int64_t r = 0; r < rows; r++) {
+            _mm_prefetch(a + (r + 12) * from_row, _MM_HINT_T0);
+            _mm_prefetch(b + (r + 12) * from_row, _MM_HINT_T0);
             const __m512i x = _mm512_maskz_loadu_epi16(from_low, a + r * from_row);
             const __m512i y = _mm512_maskz_loadu_epi16(from_high, b + r * from_row);
             char *out = to + r * to_row + 4 * at;
