@@ -232,6 +232,8 @@ typedef void (*StencilDotPixelsKernel)(const struct StencilDotPixels *, const ch
 
 // The same for groups of several channels side by side in the lanes: every lane of a group meets all of the group's
 // `channels` lanes of `from` (or g), those of channel c with weight[c * apart + t] (or sums[c * apart + t]).
+// By pairs of bfloat16 (AVX512_BF16) the weights of a channel and the next one are one vector, its own in the upper
+// halves of the lanes, and from, g and x are float32 that bfloat16 holds.
 struct LaneGroups { int64_t channels, apart; };
 typedef void (*GroupStencilKernel)(const struct StencilRows *, const struct LaneGroups *, const void *from,
                                    const void *weight, void *to);
@@ -316,8 +318,8 @@ struct KernelTable {
     StencilPixelsKernel stencil_pixels[DTYPE_COUNT];       // F16, BF16, F32, F64
     StencilDotKernel stencil_dot[DTYPE_COUNT];             // F32, F64
     StencilDotPixelsKernel stencil_dot_pixels;             // F32
-    GroupStencilKernel group_stencil[DTYPE_COUNT];         // F32, F64
-    GroupStencilDotKernel group_stencil_dot[DTYPE_COUNT];  // F32, F64
+    GroupStencilKernel group_stencil[DTYPE_COUNT];         // F32, F64; BF16: by pairs, null without AVX-512
+    GroupStencilDotKernel group_stencil_dot[DTYPE_COUNT];  // the same
     TakeTapsKernel take_taps[DTYPE_COUNT];                 // F16, BF16, F32, F64: from
     AddTapsKernel add_taps[DTYPE_COUNT];                   // F32, F64
     AddProductsKernel add_products[DTYPE_COUNT];           // F32, F64

@@ -100,6 +100,11 @@ cdef char *phase_sums(const LaneTask *t, int64_t v, const Phase *phase, int64_t 
     return t.sums + (v * t.own.sums_apart + position) * sample.lanes * sample.item
 
 
+cdef int group_kernel(const SampleGeometry *sample) noexcept nogil:
+    """Return the dtype by which groups of several channels are multiplied: bfloat16 where that is by pairs."""
+    return DTYPE_BF16 if bfloat16_dot2(sample) else sample.compute
+
+
 cdef void tile_grad_input(const LaneTask *t, int64_t v, int64_t co) noexcept nogil:
     """Add the products of one output of each of a vector's channels, or of all of a group, to the sums of a tile's
     grad_input, phase by phase."""
@@ -125,7 +130,7 @@ cdef void tile_grad_input(const LaneTask *t, int64_t v, int64_t co) noexcept nog
             from_g = t.g + (v * t.own.g_apart + z * sample.source[0].step * extent[1] * extent[2]) * vector
             weights = t.weights + v * t.bytes + (co * sample.taps + at) * vector
             if sample.cin > 1:
-                kernels.group_stencil[sample.compute](&rows, &groups, from_g, weights,
+                kernels.group_stencil[group_kernel(sample)](&rows, &groups, from_g, weights,
                                                       phase_sums(t, v, phase, z, 0, 0))
             else:
                 kernels.stencil[sample.compute](&rows, from_g, weights, phase_sums(t, v, phase, z, 0, 0), co > 0)
@@ -189,7 +194,7 @@ cdef void tile_grad_weight(const LaneTask *t, int64_t v, int64_t co, char *produ
         from_g = t.g + (v * t.own.g_apart + ((z - low[0]) * extent[1] - low[1]) * extent[2] - low[2]) * vector
         from_x = t.x + (v * t.own.x_apart + pixel_row(block, 0, z, 0)) * vector
         if sample.cin > 1:
-            kernels.group_stencil_dot[sample.compute](&rows, &groups, from_g, from_x, products)
+            kernels.group_stencil_dot[group_kernel(sample)](&rows, &groups, from_g, from_x, products)
         else:
             kernels.stencil_dot[sample.compute](&rows, from_g, from_x, products)
 

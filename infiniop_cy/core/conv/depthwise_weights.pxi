@@ -61,16 +61,24 @@ cdef void load_taps(const LaneTask *t, int64_t co, char *natural) noexcept nogil
 
 
 cdef void load_lane_weights(LaneTask *t, char *natural) noexcept nogil:
-    """Load the weights in the tables' order; inf and NaN are replaced by what may meet zeros."""
+    """Load the weights in the tables' order, or pairs of them; inf and NaN are replaced by what may meet zeros."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef int64_t vector = sample.lanes * sample.item, v, co, i
+    cdef bint pairs = sample.cin > 1 and group_kernel(sample) == DTYPE_BF16
+    cdef char *to
+    cdef char *loaded
     for co in range(sample.cout):
         load_taps(t, co, natural)
         t.nonfinite[co] = replace_nonfinite_values(sample, natural, t.vectors * sample.taps * sample.lanes)
         for v in range(t.vectors):
             for i in range(t.tables.start[phase_count(sample)]):
-                memcpy(t.weights + v * t.bytes + (co * sample.taps + i) * vector,
-                       natural + (v * sample.taps + t.tables.order[i]) * vector, vector)
+                loaded = natural + (v * sample.taps + t.tables.order[i]) * vector
+                to = t.weights + v * t.bytes + (co * sample.taps + i) * vector
+                if pairs and co % 2:
+                    join_pairs(<const uint32_t *>loaded, sample.lanes, True,
+                               <uint32_t *>(to - sample.taps * vector))
+                else:
+                    memcpy(to, loaded, vector)
 
 
 cdef void move_group_totals(const LaneTask *t, char *line, bint loading) noexcept nogil:
