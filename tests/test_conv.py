@@ -49,7 +49,7 @@ ALGORITHMS = [name for name in conv_algorithms() if not name.startswith("output:
 
 def gradients_of(algorithm):
     """The mask of what an algorithm computes; grad_bias, too, where it is summed on the way."""
-    return tuple(algorithm in ("depthwise", f"{gradient}:{algorithm.rpartition(':')[2]}")
+    return tuple(algorithm in ("depthwise", "grouped", f"{gradient}:{algorithm.rpartition(':')[2]}")
                  or (gradient == "grad_bias" and not algorithm.startswith("grad_input")) for gradient in GRADIENTS)
 
 

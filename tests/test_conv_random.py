@@ -21,7 +21,7 @@ from test_conv import (
 )
 
 import infiniop_cy as iop
-from infiniop_cy.testing import DTYPES
+from infiniop_cy.testing import DTYPES, dtype_of
 from infiniop_cy.testing.conv import CONV_CASES, make_case, random_geometry, reference_conv_backward
 
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
@@ -127,6 +127,25 @@ def check_layout(case, dtype, rng, call):
 @pytest.mark.parametrize("block", range(2))
 def test_bits_do_not_depend_on_the_layout(block, dtype):
     check_seeds(check_layout, dtype, range(60 * block, 60 * block + 60))
+
+
+def check_widened(case, dtype, rng, call):
+    """What is multiplied in float32, or by two products an instruction, the earlier first, is float32's result rounded
+    once; not what AMX sums, nor groups whose taps follow their channels."""
+    data = make_case(case, dtype, rng, integers=False)
+    lay = lay_at_random(rng)
+    results = by_each_algorithm(lambda mask: [
+        conv(case, [lay(array.astype(dtype_of(name))) for array in data], output_mask=mask)
+        for name in (dtype, "float32")])
+    for algorithm, _, (got, wide) in results:
+        if "amx" not in algorithm and algorithm not in ("chosen", "grouped"):
+            expected = [a if a is None else a.astype(dtype_of(dtype)) for a in wide]
+            check_same(got, expected, f"{algorithm}, {call}: {case!r}")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_two_bytes_are_float32_rounded_once(dtype):
+    check_seeds(check_widened, dtype, range(150))
 
 
 def check_batch(case, dtype, rng, call):
