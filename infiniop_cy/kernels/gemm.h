@@ -196,7 +196,22 @@ void add_to_rows(const void *row_, void *to_, int64_t pitch, int64_t rows, int64
     }
 }
 
+template <class V> int has_nonfinite(const void *values, int64_t n) {
+    constexpr int count = lanes<V>::count;
+    typedef scalar<V> S;
+    integer<V> found = {};
+    for (int64_t i = 0; i < n; i += count) {
+        const V v = n - i < count ? widen_some((const S *)values, i, n) : load<V>((const S *)values + i);
+        found |= v - v != V{};
+    }
+    int any = 0;
+    for (int i = 0; i < count; i++) any |= found[i] != 0;
+    return any;
+}
+
 constexpr void fill_gemm(KernelTable &table) {
+    table.has_nonfinite[DTYPE_F32] = has_nonfinite<f32v>;
+    table.has_nonfinite[DTYPE_F64] = has_nonfinite<f64v>;
     table.add_to_rows[DTYPE_F32] = add_to_rows<f32v>;
     table.add_to_rows[DTYPE_F64] = add_to_rows<f64v>;
     table.gemm[DTYPE_F32] = register_tiles<f32v>();

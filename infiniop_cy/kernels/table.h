@@ -244,6 +244,9 @@ typedef void (*GroupStencilDotKernel)(const struct StencilDotRows *, const struc
 // that are subnormal become 0.
 typedef void (*AddToRowsKernel)(const void *row, void *to, int64_t pitch, int64_t rows, int64_t n, int flush);
 
+// Whether there is inf or NaN among n numbers.
+typedef int (*NonfiniteKernel)(const void *values, int64_t n);
+
 // `taps` taps of the kernel side by side, over `rows` output pixels side by side: output pixel r meets pixel first +
 // r * row_step + k * tap_step of a line of `size` pixels under tap k, which are `pitch` elements apart; outside of the
 // line is padding.
@@ -318,6 +321,7 @@ struct KernelTable {
     StencilPixelsKernel stencil_pixels[DTYPE_COUNT];       // F16, BF16, F32, F64
     StencilDotKernel stencil_dot[DTYPE_COUNT];             // F32, F64
     StencilDotPixelsKernel stencil_dot_pixels;             // F32
+    NonfiniteKernel has_nonfinite[DTYPE_COUNT];            // F32, F64
     GroupStencilKernel group_stencil[DTYPE_COUNT];         // F32, F64; BF16: by pairs, null without AVX-512
     GroupStencilDotKernel group_stencil_dot[DTYPE_COUNT];  // the same
     TakeTapsKernel take_taps[DTYPE_COUNT];                 // F16, BF16, F32, F64: from

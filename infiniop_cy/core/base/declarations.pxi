@@ -118,6 +118,7 @@ cdef extern from "../kernels/table.h" nogil:
     enum:
         DOT_ROWS
     ctypedef void (*AddToRowsKernel)(const void *, void *, int64_t, int64_t, int64_t, int) noexcept nogil
+    ctypedef int (*NonfiniteKernel)(const void *, int64_t) noexcept nogil
     ctypedef void (*DotKernel)(int64_t, int64_t, const void *, int64_t, const void *, int64_t, const int64_t *, int64_t,
                                void *) noexcept nogil
     ctypedef struct AmxBatchReduce:
@@ -188,6 +189,7 @@ cdef extern from "../kernels/table.h" nogil:
         SumChannelsKernel *sum_channels
         SumKernel *sum_rows
         AddToRowsKernel *add_to_rows
+        NonfiniteKernel *has_nonfinite
         ScanKernel *scan
         AddToGridKernel *add_to_grid
         FromGridKernel *from_grid

@@ -13,22 +13,23 @@ ctypedef fused real:
     double
 
 
-cdef bint replace_nonfinite(real *values, int64_t n) noexcept nogil:
-    """Replace inf and NaN by TINY of their sign; return whether there were any."""
+cdef void replace_nonfinite(real *values, int64_t n) noexcept nogil:
+    """Replace inf and NaN by TINY of their sign."""
     cdef int64_t i
-    cdef bint found = False
     for i in range(n):
         if values[i] - values[i] != 0:
             values[i] = <real>(TINY if values[i] > 0 else -TINY)
-            found = True
-    return found
 
 
 cdef bint replace_nonfinite_values(const SampleGeometry *sample, char *values, int64_t n) noexcept nogil:
     """Replace inf and NaN among n values of the compute type by TINY of their sign; return whether there were any."""
+    if not kernels.has_nonfinite[sample.compute](values, n):
+        return False
     if sample.compute == DTYPE_F64:
-        return replace_nonfinite(<double *>values, n)
-    return replace_nonfinite(<float *>values, n)
+        replace_nonfinite(<double *>values, n)
+    else:
+        replace_nonfinite(<float *>values, n)
+    return True
 
 
 cdef double load_weight(const ConvProblem *problem, int64_t group, int64_t co, int64_t ci,

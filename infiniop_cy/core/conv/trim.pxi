@@ -52,19 +52,6 @@ cdef void shift_weights(ConvProblem *problem) noexcept nogil:
 
 # ---- the step
 
-cdef bint has_nonfinite(const SampleGeometry *sample, const char *values, int64_t n) noexcept nogil:
-    """Say whether there is inf or NaN among n values of the compute type."""
-    cdef int64_t i
-    cdef int found = 0
-    if sample.compute == DTYPE_F64:
-        for i in range(n):
-            found |= (<const double *>values)[i] - (<const double *>values)[i] != 0
-    else:
-        for i in range(n):
-            found |= (<const float *>values)[i] - (<const float *>values)[i] != 0
-    return found
-
-
 cdef bint meets_nonfinite(const ConvProblem *problem, int64_t channel, char *staging) noexcept nogil:
     """Say whether there is inf or NaN in a channel of grad_output: by padding's zeros it is NaN."""
     cdef const ConvView *g = &problem.view[CONV_GRAD_OUTPUT]
@@ -84,7 +71,7 @@ cdef bint meets_nonfinite(const ConvProblem *problem, int64_t channel, char *sta
                     count = min(<int64_t>STAGE_PIXELS, size[2] - x)
                     problem.load(g.data + n * g.n + channel * g.channel + z * g.space[0] + y * g.space[1]
                                  + x * g.space[2], g.space[2], staging, sample.item, count)
-                    if has_nonfinite(sample, staging, count):
+                    if kernels.has_nonfinite[sample.compute](staging, count):
                         return True
                     x += count
     return False

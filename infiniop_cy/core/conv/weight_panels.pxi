@@ -112,13 +112,15 @@ cdef WeightUnit weight_unit(const ConvProblem *problem, int64_t number, int64_t 
 
 cdef bint stage_rows(const ConvProblem *problem, const char *source, int64_t channels, int64_t count, int64_t columns,
                      char *to) noexcept nogil:
-    """Load the weights of `count` co as [packed tap][co][columns], where these or the ci lie side by side; return
-    whether they do."""
+    """Load the weights of `count` co as [packed tap][co][columns], where these, the ci or the taps lie side by side;
+    return whether they do."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef TransposeKernel transpose = kernels.transpose[sample.compute] if sample.dtype == sample.compute \
         else kernels.widen_transpose[sample.dtype]
-    cdef int64_t row = columns * sample.item, tap
+    cdef int64_t row = columns * sample.item, tap, co
+    cdef int64_t place[STAGED_TAPS]
+    cdef bint of_taps = sample.dtype == sample.compute and 1 < sample.taps <= STAGED_TAPS and taps_in_line(sample, w)
     if sample.folded > 1:
         return False
     if w.channel == sample.item and sample.dtype == sample.compute:
@@ -126,10 +128,17 @@ cdef bint stage_rows(const ConvProblem *problem, const char *source, int64_t cha
             kernels.pad_rows(source + tap_offset(sample, w, tap), w.n, to + packed_tap(sample, tap) * count * row, row,
                              count, 0, channels * sample.item, row)
         return True
-    if w.n != itemsize_of(sample.dtype):
+    if not of_taps and w.n != itemsize_of(sample.dtype):
         return False
     if channels < columns:
         memset(to, 0, sample.taps * count * row)
+    if of_taps:
+        for tap in range(sample.taps):
+            place[tap] = packed_tap(sample, tap) * count * row
+        for co in range(count):
+            kernels.transpose_to[sample.compute](source + co * w.n, w.channel, to + co * row, place, sample.taps,
+                                                 channels)
+        return True
     for tap in range(sample.taps):
         transpose(source + tap_offset(sample, w, tap), w.channel, to + packed_tap(sample, tap) * count * row, row,
                   count, channels)
