@@ -19,7 +19,7 @@ from test_conv_random import LARGE, check_seeds, random_case, with_tiny_numbers
 
 import infiniop_cy as iop
 from infiniop_cy.core._core import build_info, conv_algorithms
-from infiniop_cy.testing import DTYPES, arrange, dtype_of, random_values, ulp_of
+from infiniop_cy.testing import DTYPES, LAYOUTS, arrange, dtype_of, random_values, ulp_of
 from infiniop_cy.testing.conv import CONV_CASES, ConvCase, make_case, reference_conv_forward
 
 ALGORITHMS = [name for name in conv_algorithms() if name.startswith("output:")]
@@ -222,6 +222,21 @@ def check_layout(case, dtype, rng, call):
 @each_dtype
 def test_bits_do_not_depend_on_the_layout(dtype):
     check_seeds(check_layout, dtype, range(0, 120, EACH))
+
+
+@for_cpu
+@pytest.mark.parametrize("channels", [(3, 600), (40, 16), (600, 5)])
+@pytest.mark.parametrize(("size", "kernel"), [(1, 1), (2, 1), (7, 1), (5, 3)])
+def test_subnormal_sums_do_not_depend_on_the_layout(channels, size, kernel, rng):
+    """Instructions that count them as 0 do so however the output lies."""
+    case = ConvCase("", 2, 1, *channels, (size, size), (kernel, kernel))
+    x, w, b = make_data(case, "bfloat16", rng, integers=False, bias=True)
+    for array, exponent in ((x, -63), (w, -63), (b, -126)):
+        array *= array.dtype.type(2.0 ** exponent)
+    for algorithm, outputs in by_each_algorithm(lambda: [
+            conv(case, (lay(x), lay(w), b), out=lay(np.zeros(case.shapes[0], x.dtype))) for lay in LAYOUTS.values()]):
+        for lay, output in zip(LAYOUTS, outputs):
+            check_same_bits(output, outputs[0], f"{algorithm}, {lay}")
 
 
 def check_batch(case, dtype, rng, call):

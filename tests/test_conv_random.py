@@ -83,11 +83,16 @@ def test_exact_on_drawn_geometries(case, dtype, seed):
 
 def with_tiny_numbers(data, odds, rng):
     """In float32, now and then a few so small that their sample (a weight: all of them) goes another way than its
-    neighbours where float32 is multiplied as sums of bfloat16. odds: against it, of each array."""
+    neighbours where float32 is multiplied as sums of bfloat16. odds: against it, of each array. In bfloat16, now and
+    then all so small that some sums are subnormal, which some instructions count as 0."""
     if data[0].dtype == np.float32 and rng.integers(2):
         for array, against in zip(data, odds):
             if array.size and not rng.integers(against):
                 array.flat[rng.integers(array.size)] = 1e-30
+    elif data[0].dtype == dtype_of("bfloat16") and not rng.integers(3):
+        for array in data:
+            if array is not None:
+                array *= array.dtype.type(2.0 ** (-126 if array.ndim == 1 else -63))
     return data
 
 

@@ -12,17 +12,21 @@ namespace {
 
 // Sums to the first columns of rows of bfloat16, as gemm's put_rows.
 template <int rows, int vectors>
-INFINIOP_INLINE void put_narrow_rows(__m512 (&sum)[rows][vectors], const BatchReduce &steps, char *c, int64_t c_row,
-                                     bool past) {
+INFINIOP_INLINE INFINIOP_DOT2 void put_narrow_rows(__m512 (&sum)[rows][vectors], const BatchReduce &steps, char *c,
+                                                   int64_t c_row, bool past) {
+    const __m512 least = _mm512_set1_ps(0x1p-126f);  // the instruction that rounds counts subnormals as 0
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
         for (int j = 0; j < vectors; j++) {
             const int64_t left = steps.columns - j * 16;
             char *to = c + 2 * (i * c_row + j * 16);
-            f32v value = f32v{} + (f32v)sum[i][j];
-            if (steps.bias) value = value + load<f32v>((const float *)steps.bias + j * 16);
-            const __m256i narrow = _mm512_cvtepi32_epi16((__m512i)(any_bfloat16_in_upper_half(value) >> 16));
+            __m512 value = _mm512_add_ps(_mm512_setzero_ps(), sum[i][j]);
+            if (steps.bias) {
+                value = _mm512_add_ps(value, _mm512_loadu_ps((const float *)steps.bias + j * 16));
+                value = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(_mm512_abs_ps(value), least, _CMP_NLT_UQ), value);
+            }
+            const __m256i narrow = (__m256i)_mm512_cvtneps_pbh(value);
             if (past && left >= 16) _mm256_stream_si256((__m256i *)to, narrow);
             else if (left > 0)
                 _mm256_mask_storeu_epi16(to, left < 16 ? __mmask16((1u << left) - 1) : __mmask16(-1), narrow);

@@ -131,7 +131,7 @@ cdef void tile_grad_input(const LaneTask *t, int64_t v, int64_t co) noexcept nog
             weights = t.weights + v * t.bytes + (co * sample.taps + at) * vector
             if sample.cin > 1:
                 kernels.group_stencil[group_kernel(sample)](&rows, &groups, from_g, weights,
-                                                      phase_sums(t, v, phase, z, 0, 0))
+                                                            phase_sums(t, v, phase, z, 0, 0))
             else:
                 kernels.stencil[sample.compute](&rows, from_g, weights, phase_sums(t, v, phase, z, 0, 0), co > 0)
 

@@ -74,7 +74,7 @@ cdef void sum_pixels(const ConvRun *run, InputTile *some, BatchReduce *steps, ch
         co += run.order.channels
     some.tile.samples = some.tile.extent[0] = some.tile.extent[1] = 1
     some.tile.extent[2] = some.pixels
-    add_output_bias(run.problem, &some.sums, &some.tile, False)
+    add_output_bias(run.problem, &some.sums, &some.tile, bfloat16_dot2(sample))
     save_pixels(run.problem, some.sums.data, some.sums.pixel_pitch, some.pixels, some.sums.channels, to, to_step,
                 itemsize_of(sample.dtype), some.staging)
 

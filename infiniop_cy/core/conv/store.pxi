@@ -35,6 +35,46 @@ cdef void save_row(const ConvProblem *problem, char *values, char *out, int64_t 
     problem.save(values, sample.item, out, step, count)
 
 
+cdef void narrow_row(const char *sums, char *out, int64_t step, int64_t count, char *staging) noexcept nogil:
+    """Round sums that follow each other to bfloat16 elements `step` bytes apart. staging: room for STAGE_PIXELS
+    elements."""
+    cdef int64_t x = 0, n
+    if step == 2:
+        kernels.amx.narrow_rows(sums, 0, out, 0, 1, count)
+        return
+    while x < count:
+        n = min(<int64_t>STAGE_PIXELS, count - x)
+        kernels.amx.narrow_rows(sums + x * 4, 0, staging, 0, 1, n)
+        kernels.convert[DTYPE_BF16][DTYPE_BF16](staging, 2, out + x * step, step, n)
+        x += STAGE_PIXELS
+
+
+cdef bint narrow_pixels(const ConvProblem *problem, const char *sums, int64_t pitch, int64_t pixels, int64_t channels,
+                        char *out, int64_t step, int64_t channel, char *staging) noexcept nogil:
+    """Save a row of sums by instructions that count subnormal ones as 0, to bfloat16; return whether that could be
+    done."""
+    cdef int64_t first = 0, c, n, i, row = STAGE_ROW * 4
+    if problem.sample.dtype != DTYPE_BF16 or problem.accumulate:
+        return False
+    if channel == 2:
+        kernels.amx.narrow_rows(sums, pitch * 4, out, step, pixels, channels)
+        return True
+    while first < pixels:
+        n = min(<int64_t>STAGE_PIXELS, pixels - first)
+        c = 0
+        while c < channels:
+            kernels.transpose[DTYPE_F32](sums + (first * pitch + c) * 4, pitch * 4, staging, row,
+                                         min(<int64_t>AMX_HALF, channels - c), n)
+            if step == 2:
+                kernels.amx.narrow_rows(staging, row, out + c * channel + first * 2, channel,
+                                        min(<int64_t>AMX_HALF, channels - c), n)
+            for i in range(0 if step == 2 else min(<int64_t>AMX_HALF, channels - c)):
+                narrow_row(staging + i * row, out + (c + i) * channel + first * step, step, n, staging + i * row)
+            c += AMX_HALF
+        first += STAGE_PIXELS
+    return True
+
+
 cdef bint fills_lines(const ConvProblem *problem, const char *out, int64_t step, int64_t bytes) noexcept nogil:
     """Say whether so many bytes of each pixel go past the caches: they have to fill whole cache lines."""
     return problem.stream and (step == bytes or (<uintptr_t>out | <uintptr_t>(step | bytes)) % CONV_ALIGN == 0)
@@ -46,6 +86,8 @@ cdef void save_pixels(const ConvProblem *problem, const char *sums, int64_t pitc
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t item = sample.item, first = 0, n, c, i
     cdef char *row
+    if bfloat16_dot2(sample) and narrow_pixels(problem, sums, pitch, pixels, channels, out, step, channel, staging):
+        return
     if step == item and sample.dtype == sample.compute and not problem.accumulate:
         kernels.transpose[sample.compute](sums, pitch * item, out, channel, channels, pixels)
         return
@@ -79,7 +121,7 @@ cdef void save_tile(const ConvProblem *problem, const Phase *phase, const Box *t
     cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
     cdef int64_t n, z, y, rows = tile.extent[1], pixels = tile.extent[2], step = sample.axis[2].stride * out.space[2]
     cdef const char *at = sums.data
-    add_output_bias(problem, sums, tile, False)
+    add_output_bias(problem, sums, tile, bfloat16_dot2(sample))
     if tile.extent[2] == sample.axis[2].size_in and out.space[1] * sample.axis[1].stride == tile.extent[2] * step:
         rows, pixels = 1, pixels * rows  # they follow each other: one row
     for n in range(tile.samples):
@@ -89,29 +131,6 @@ cdef void save_tile(const ConvProblem *problem, const Phase *phase, const Box *t
                             tile_row(problem, sums.group, phase, tile, sums.ci_from, n, z, y), step, out.channel,
                             staging)
                 at += pixels * sums.pixel_pitch * sample.item
-
-
-cdef bint narrow_pixels(const ConvProblem *problem, const char *sums, int64_t pitch, int64_t pixels, int64_t channels,
-                        char *out, int64_t step, int64_t channel, char *staging) noexcept nogil:
-    """Save a row of AMX's sums, of which none is subnormal, to bfloat16 pixels or channels that lie side by side;
-    return whether that could be done."""
-    cdef int64_t first = 0, c, n
-    if problem.sample.dtype != DTYPE_BF16 or problem.accumulate or (step != 2 and channel != 2):
-        return False
-    if channel == 2:
-        kernels.amx.narrow_rows(sums, pitch * 4, out, step, pixels, channels)
-        return True
-    while first < pixels:
-        n = min(<int64_t>STAGE_PIXELS, pixels - first)
-        c = 0
-        while c < channels:
-            kernels.transpose[DTYPE_F32](sums + (first * pitch + c) * 4, pitch * 4, staging, STAGE_ROW * 4,
-                                         min(<int64_t>AMX_HALF, channels - c), n)
-            kernels.amx.narrow_rows(staging, STAGE_ROW * 4, out + c * channel + first * 2, channel,
-                                    min(<int64_t>AMX_HALF, channels - c), n)
-            c += AMX_HALF
-        first += STAGE_PIXELS
-    return True
 
 
 cdef bint channels_in_line(const ConvProblem *problem) noexcept nogil:
@@ -160,7 +179,7 @@ cdef void save_positions(const ConvProblem *problem, const Phase *phase, const B
 
 
 cdef void save_planes_across(const ConvProblem *problem, const Phase *phase, const Box *tile, const InputSums *sums,
-                             bint of_amx, char *staging) noexcept nogil:
+                             bint narrow, char *staging) noexcept nogil:
     """Save sums as [ci][position] to a grad_input whose channels lie side by side."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
@@ -179,7 +198,7 @@ cdef void save_planes_across(const ConvProblem *problem, const Phase *phase, con
                 kernels.transpose[sample.compute](
                     sum_of_pixel(problem, sums, n, z, y, x) + c * sums.ci_pitch * item, sums.ci_pitch * item, staging,
                     lanes * item, count, many)
-                if of_amx and not problem.accumulate:
+                if narrow:
                     kernels.amx.narrow_rows(staging, lanes * item, to + x * step + c * out.channel, step, count, many)
                 else:
                     for i in range(count):
@@ -196,16 +215,17 @@ cdef void save_planes(const ConvProblem *problem, const Phase *phase, const Box 
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
     cdef int64_t step = sample.axis[2].stride * out.space[2], ci, n, z, y
-    cdef bint narrow = of_amx and step == itemsize_of(sample.dtype) and not problem.accumulate
+    cdef bint narrow = (of_amx or bfloat16_dot2(sample)) and not problem.accumulate
     cdef char *row
-    add_output_bias(problem, sums, tile, False)
+    cdef char *to
+    add_output_bias(problem, sums, tile, narrow)
     if out.channel == itemsize_of(sample.dtype) and step != out.channel and sums.channels > 1:
-        save_planes_across(problem, phase, tile, sums, of_amx, staging)
+        save_planes_across(problem, phase, tile, sums, narrow, staging)
         return
     for ci in range(sums.channels):
         for n in range(tile.samples):
             for z in range(tile.extent[0]):
-                if narrow:
+                if narrow and step == 2:
                     kernels.amx.narrow_rows(
                         sum_of_pixel(problem, sums, n, z, 0, 0) + ci * sums.ci_pitch * 4, sums.extent[2] * 4,
                         tile_row(problem, sums.group, phase, tile, sums.ci_from + ci, n, z, 0),
@@ -213,5 +233,8 @@ cdef void save_planes(const ConvProblem *problem, const Phase *phase, const Box 
                     continue
                 for y in range(tile.extent[1]):
                     row = sum_of_pixel(problem, sums, n, z, y, 0) + ci * sums.ci_pitch * sample.item
-                    save_row(problem, row, tile_row(problem, sums.group, phase, tile, sums.ci_from + ci, n, z, y), step,
-                             tile.extent[2], staging)
+                    to = tile_row(problem, sums.group, phase, tile, sums.ci_from + ci, n, z, y)
+                    if narrow:
+                        narrow_row(row, to, step, tile.extent[2], staging)
+                    else:
+                        save_row(problem, row, to, step, tile.extent[2], staging)
