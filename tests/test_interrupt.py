@@ -65,9 +65,10 @@ def test_of_a_descriptor(alarm):
     data = operands()
     t = [iop.TensorDescriptor.from_array(a) for a in data]
     with iop.Handle("cpu") as handle, iop.ConvBackwardDescriptor(handle, *t, None, 1, 1, 1, 1) as op:
-        alarm(0.05, stop)
+        workspace, out = iop.empty_workspace(handle, op.workspace_size), np.empty_like(data[2])
         with pytest.raises(StopError):
-            op.calculate(iop.empty_workspace(handle, op.workspace_size), None, np.empty_like(data[2]), None, *data)
+            alarm(0.05, stop)
+            op.calculate(workspace, None, out, None, *data)
 
 
 def test_a_handler_that_returns_changes_nothing(alarm):
@@ -92,9 +93,9 @@ def test_another_thread_goes_on(alarm):
     results = []
     thread = threading.Thread(target=lambda: results.append(
         iop.conv_backward(*data, padding=1, output_mask=(False, True, False))))
-    alarm(0.02, stop)
-    thread.start()
     with pytest.raises(StopError):
+        thread.start()
+        alarm(0.02, stop)
         time.sleep(5)
     thread.join()
     assert same_bits(results[0].grad_weight, expected.grad_weight)
