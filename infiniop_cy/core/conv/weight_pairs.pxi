@@ -27,6 +27,7 @@ cdef bint rows_are_one(const SampleGeometry *sample, const ConvView *x, const Co
 
 
 cdef void make_pair_tile(const ConvRun *run, const Box *tile, PairTile *pairs) noexcept nogil:
+    """See a tile and its tensors so."""
     cdef const SampleGeometry *sample = run.sample
     cdef int64_t width = sample.axis[2].size_out
     pairs.tile = tile[0]
@@ -145,6 +146,7 @@ cdef int64_t pair_pitch(const ConvProblem *problem, const SumOrder *order, int64
                                                         &block):
         return 0
     return line_pitch(problem, channels)
+
 
 cdef void zip_row(const RowPart *part, int64_t channel, int64_t step, int64_t pixels, int64_t apart, int64_t every,
                   int64_t channels, char *to, int64_t pitch) noexcept nogil:
