@@ -33,6 +33,12 @@ def stop(*_):
     raise StopError
 
 
+def interrupted(alarm, seconds, call):
+    """Start a call that is to be ended by an exception so much later."""
+    alarm(seconds, stop)
+    call()
+
+
 def operands(dtype="float32", batch=20_000, channels=64):
     """Of a convolution that takes seconds at least, in little memory: all samples are one."""
     image = np.broadcast_to(np.ones((), dtype_of(dtype)), (batch, channels, 56, 56))
@@ -67,8 +73,7 @@ def test_of_a_descriptor(alarm):
     with iop.Handle("cpu") as handle, iop.ConvBackwardDescriptor(handle, *t, None, 1, 1, 1, 1) as op:
         workspace, out = iop.empty_workspace(handle, op.workspace_size), np.empty_like(data[2])
         with pytest.raises(StopError):
-            alarm(0.05, stop)
-            op.calculate(workspace, None, out, None, *data)
+            interrupted(alarm, 0.05, lambda: op.calculate(workspace, None, out, None, *data))
 
 
 def test_a_handler_that_returns_changes_nothing(alarm):
@@ -93,9 +98,8 @@ def test_another_thread_goes_on(alarm):
     results = []
     thread = threading.Thread(target=lambda: results.append(
         iop.conv_backward(*data, padding=1, output_mask=(False, True, False))))
+    thread.start()
     with pytest.raises(StopError):
-        thread.start()
-        alarm(0.02, stop)
-        time.sleep(5)
+        interrupted(alarm, 0.02, lambda: time.sleep(5))
     thread.join()
     assert same_bits(results[0].grad_weight, expected.grad_weight)

@@ -68,8 +68,8 @@ class Result:
 
 
 def _has_meaning(case, parameter):
-    """Whether the operator accepts such a parameter, and its function is finite: softplus by beta = 0 is not, though the
-    formula of its gradient is."""
+    """Whether the operator accepts such a parameter, and its function is finite: softplus by beta = 0 is not, though
+    the formula of its gradient is."""
     try:
         case(*[np.ones(1, np.float32)] * case.count)
         if not parameter.of_gradient:
