@@ -43,7 +43,8 @@ class Row:
     constraint: str = ""    # message where the formula refuses its parameters
     value_notes: str = ""
     notes: str = ""         # of the gradient
-    kinks: tuple[float, ...] = ()       # where the forward has no derivative
+    kinks: tuple[float, ...] = ()       # where the forward has no derivative, by the parameters that tests try
+    kinks_by: Callable | None = None    # (**parameters): those that parameters move
     value_zeros: tuple[float, ...] = ()  # where the forward changes sign other than at 0
     zeros: tuple[float, ...] = ()       # ... and the derivative; errors around them are bounded absolutely
     # How published C clients spell the gradient's name, and the formula that they mean by it.
@@ -107,6 +108,11 @@ class Operator:
     @property
     def kinks(self):
         return self.row.kinks if self.backward else ()
+
+    def kinks_by(self, parameters):
+        """Where the function has no derivative by these parameters."""
+        moved = self.row.kinks_by(**parameters) if self.backward and self.row.kinks_by else ()
+        return (*self.kinks, *moved)
 
     @property
     def zeros(self):
@@ -192,7 +198,8 @@ ROWS = (
                               positional=True, second=3.0)),
         value_notes="x = -inf gives 0. The tail keeps relative accuracy.",
         notes="At beta*x = threshold the derivative is that of the logarithm.",
-        kinks=(20.0, 3.0)),
+        kinks=(20.0, 3.0),
+        kinks_by=lambda beta=1.0, threshold=20.0: (threshold / beta,)),
     Row("elu", "x > 0 ? x : alpha*(exp(x) - 1)", "x > 0 ? g : g*alpha*exp(x)",
         forward=lambda m, x, alpha=1.0: x if x > 0 else alpha * m.expm1(x),
         source="Clevert et al., Exponential Linear Units (2015); torch.nn.functional.elu",
@@ -240,7 +247,8 @@ ROWS = (
                     Parameter("max_val", 1.0, "upper bound, at least min_val.", positional=True, second=0.75)),
         constraint="min_val is {min_val}, expected at most max_val, {max_val}",
         notes="The slope at the bounds is 0, as torch's; a NaN x passes g.",
-        kinks=(-1.0, 1.0, -0.75, 0.75)),
+        kinks=(-1.0, 1.0, -0.75, 0.75),
+        kinks_by=lambda min_val=-1.0, max_val=1.0: (min_val, max_val)),
     Row("relu6", "min(max(x, 0), 6)", "0 < x < 6 ? g : 0",
         forward=lambda m, x: 0 * x if x <= 0 else 6 + 0 * x if x >= 6 else x,
         source="torch.nn.functional.relu6",

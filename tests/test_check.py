@@ -17,6 +17,7 @@ from rotation import SAMPLE
 
 import infiniop_cy as iop
 import infiniop_cy.__main__
+from infiniop_cy import operators
 from infiniop_cy.capi import infini_root
 from infiniop_cy.capi.client import spellings
 from infiniop_cy.check import cli, exhaustive, plot, runner, session
@@ -24,12 +25,14 @@ from infiniop_cy.check.calls import CONVOLUTIONS
 from infiniop_cy.check.candidates import Spec
 from infiniop_cy.check.library import GuardedClient
 from infiniop_cy.check.properties import PROPERTIES
+from infiniop_cy.check.reference import decidable
 from infiniop_cy.check.session import Session
 from infiniop_cy.check.standards import standard_of
 from infiniop_cy.check.tally import Tally, add
 from infiniop_cy.testing import (
     CASES,
     DTYPES,
+    Case,
     assert_invariant,
     assert_ulp,
     every_value,
@@ -69,6 +72,16 @@ def test_all_parameters_that_are_tried_have_a_reference():
     elementwise = [name for name in runner.OPERATORS if name not in CONVOLUTIONS]
     for name, case, _ in runner.subjects(elementwise, ["float64"], {}):
         assert math.isfinite(exact_result(case, *[1.7] * (1 + case.operator.backward))), f"{name} {case}"
+
+
+@pytest.mark.parametrize("parameters", [{"threshold": 0.0}, {"threshold": 2.5}, {"beta": 2.5}])
+def test_kinks_move_with_parameters(parameters):
+    """At a kink difference quotients are anything: 1e53 at the one of softplus."""
+    results = verdicts(Spec("preset", "infiniop_cy"), "softplus_backward", ["float64"], parameters)
+    assert not failures(results)
+    case = Case(operators.BY_NAME["softplus_backward"], parameters)
+    kink = parameters.get("threshold", 20.0) / parameters.get("beta", 1.0)
+    assert list(decidable(case, np.array([kink, kink + 0.01]))) == [False, True]
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -26,7 +26,7 @@ def decidable(case, x):
     x = x.astype(np.float64)
     with np.errstate(invalid="ignore"):
         far = np.isfinite(x) & (np.abs(x) < FARTHEST)
-        for kink in case.operator.kinks:
+        for kink in case.operator.kinks_by(case.parameters):
             far &= np.abs(x - kink) > NEAREST
     return far
 
