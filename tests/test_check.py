@@ -194,6 +194,8 @@ def conv(input, weight, bias=None, **geometry):
     (("relu_backward", "--candidate", "numpy", "--arrays", "jax"), "is about --candidate MODULE:FUNCTION"),
     (("leaky_relu_backward", "--candidate", "numpy", "--parameter", "negative_slope=a"), "expected a number"),
     (("leaky_relu_backward", "--candidate", "numpy", "--parameter", "self_is_result=a"), "expected true or false"),
+    (("softplus_backward", "--candidate", "infiniop_cy", "--parameter", "beta=0"), "the function is infinite"),
+    (("hardtanh_backward", "--candidate", "infiniop_cy", "--parameter", "min_val=5"), "expected at most max_val"),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_could_not_run(words, reason, mine, capsys):
     assert command(*words) == 2

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 import mpmath
 import numpy as np
 
+from infiniop_cy.check.calls import CannotRun
 from infiniop_cy.check.convolution import DIRECTIONS
 from infiniop_cy.check.properties import (
     BY_NAME,
@@ -67,16 +68,18 @@ class Result:
         return self.subject.tally.tried if self.subject is not None and self.subject.tally is not None else 0
 
 
-def _has_meaning(case, parameter):
-    """Whether the operator accepts such a parameter, and its function is finite: softplus by beta = 0 is not, though
-    the formula of its gradient is."""
+def _meaningless(case):
+    """Why the operator has no meaning with these parameters, or an empty text. By some the function is infinite though
+    the formula of its gradient is not: softplus by beta = 0."""
+    of_forward = {parameter.name for parameter in case.operator.parameters if not parameter.of_gradient}
     try:
         case(*[np.ones(1, np.float32)] * case.count)
-        if not parameter.of_gradient:
-            case.operator.forward(mpmath, mpmath.mpf(1), **case.parameters)
-    except (BadParam, ZeroDivisionError):
-        return False
-    return True
+        case.operator.forward(mpmath, mpmath.mpf(1), **{k: v for k, v in case.parameters.items() if k in of_forward})
+    except BadParam as error:
+        return str(error)
+    except ZeroDivisionError:
+        return f"{case}: the function is infinite"
+    return ""
 
 
 def _cases(definition, quick):
@@ -85,7 +88,7 @@ def _cases(definition, quick):
     for parameter in () if quick else definition.parameters:
         if isinstance(parameter.default, float):
             others = (Case(definition, {parameter.name: value}) for value in (0.0, 2.5))
-            yield from (case for case in others if _has_meaning(case, parameter))
+            yield from (case for case in others if not _meaningless(case))
 
 
 def subjects(operators, dtypes, given, quick=False):
@@ -97,6 +100,8 @@ def subjects(operators, dtypes, given, quick=False):
             continue
         definition = ELEMENTWISE[operator]
         cases = [Case(definition, given)] if given else list(_cases(definition, quick))
+        if given and (reason := _meaningless(cases[0])):
+            raise CannotRun(reason)
         yield from ((operator, case, dtype) for case in cases for dtype in dtypes)
 
 
