@@ -210,7 +210,7 @@ cdef void input_pixels_task(const ConvRun *run, int64_t number, char *scratch) n
         sums.data = all_sums + p * phase_bytes
         if run.nonfinite:
             add_nonfinite_weights(run.problem, &phase, &part, &sums)
-        save_planes(run.problem, &phase, &part, &sums, False, local_piece(run, LANE_STAGING, scratch))
+        save_planes(run.problem, &phase, &part, &sums, local_piece(run, LANE_STAGING, scratch))
 
 
 cdef void explain_input_pixels(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking,

@@ -209,13 +209,12 @@ cdef void save_planes_across(const ConvProblem *problem, const Phase *phase, con
 
 
 cdef void save_planes(const ConvProblem *problem, const Phase *phase, const Box *tile, const InputSums *sums,
-                      bint of_amx, char *staging) noexcept nogil:
-    """Save sums as [ci][position] to grad_input. of_amx: none of them is subnormal, so that they may be narrowed as
-    such."""
+                      char *staging) noexcept nogil:
+    """Save sums as [ci][position] to grad_input."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
     cdef int64_t step = sample.axis[2].stride * out.space[2], ci, n, z, y
-    cdef bint narrow = (of_amx or bfloat16_dot2(sample)) and not problem.accumulate
+    cdef bint narrow = bfloat16_dot2(sample) and not problem.accumulate
     cdef char *row
     cdef char *to
     add_output_bias(problem, sums, tile, narrow)
