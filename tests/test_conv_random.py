@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from test_conv import (
     ALGORITHMS,
     FORCE,
+    ISA,
     blanks,
     by_each_algorithm,
     check_same,
@@ -84,12 +85,13 @@ def test_exact_on_drawn_geometries(case, dtype, seed):
 def with_tiny_numbers(data, odds, rng):
     """In float32, now and then a few so small that their sample (a weight: all of them) goes another way than its
     neighbours where float32 is multiplied as sums of bfloat16. odds: against it, of each array. In bfloat16, now and
-    then all so small that some sums are subnormal, which some instructions count as 0."""
+    then all so small that some sums are subnormal, which some instructions count as 0; not with AMX, whose zeros have
+    not been compared so yet."""
     if data[0].dtype == np.float32 and rng.integers(2):
         for array, against in zip(data, odds):
             if array.size and not rng.integers(against):
                 array.flat[rng.integers(array.size)] = 1e-30
-    elif data[0].dtype == dtype_of("bfloat16") and not rng.integers(3):
+    elif data[0].dtype == dtype_of("bfloat16") and not rng.integers(3) and ISA != "amx":
         for array in data:
             if array is not None:
                 array *= array.dtype.type(2.0 ** (-126 if array.ndim == 1 else -63))
@@ -132,6 +134,11 @@ def check_layout(case, dtype, rng, call):
 @pytest.mark.parametrize("block", range(2))
 def test_bits_do_not_depend_on_the_layout(block, dtype):
     check_seeds(check_layout, dtype, range(60 * block, 60 * block + 60))
+
+
+def test_zeros_of_underflow_do_not_depend_on_the_layout():
+    """Geometries whose odd rows once had -0 or 0 by what lay behind them."""
+    check_seeds(check_layout, "bfloat16", (40229, 41081, 42741, 43141, 43717, 43789, 43925, 43941))
 
 
 def check_widened(case, dtype, rng, call):
