@@ -64,7 +64,7 @@ cdef void load_lane_weights(LaneTask *t, char *natural) noexcept nogil:
     """Load the weights in the tables' order, or pairs of them; inf and NaN are replaced by what may meet zeros."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef int64_t vector = sample.lanes * sample.item, v, co, i
-    cdef bint pairs = sample.cin > 1 and group_kernel(sample) == DTYPE_BF16
+    cdef bint pairs = sample.cin > 1 and bfloat16_dot2(sample)
     cdef char *to
     cdef char *loaded
     for co in range(sample.cout):
@@ -73,10 +73,9 @@ cdef void load_lane_weights(LaneTask *t, char *natural) noexcept nogil:
         for v in range(t.vectors):
             for i in range(t.tables.start[phase_count(sample)]):
                 loaded = natural + (v * sample.taps + t.tables.order[i]) * vector
-                to = t.weights + v * t.bytes + (co * sample.taps + i) * vector
-                if pairs and co % 2:
-                    join_pairs(<const uint32_t *>loaded, sample.lanes, True,
-                               <uint32_t *>(to - sample.taps * vector))
+                to = t.weights + v * t.bytes + ((co - co % 2 if pairs else co) * sample.taps + i) * vector
+                if pairs:
+                    join_pairs(<const uint32_t *>loaded, sample.lanes, co % 2, <uint32_t *>to)
                 else:
                     memcpy(to, loaded, vector)
 

@@ -222,8 +222,8 @@ cdef bint is_even(const int64_t *place, int64_t count) noexcept nogil:
 
 cdef void copy_lines(const ConvProblem *problem, const char *source, int64_t step, char *to, int64_t to_step,
                      int64_t count, int64_t channels, bint vnni) noexcept nogil:
-    """Copy the channels, which lie side by side, of some pixels: in the compute type (unless that is the storage type,
-    of one pixel), or (vnni) in the storage type by pairs."""
+    """Copy the channels, which lie side by side, of some pixels: (vnni) by pairs, as they are, or widened, one pixel at
+    a time."""
     cdef int64_t item = problem.sample.item
     if vnni:
         kernels.vnni.of_lines(source, step, to, to_step, count, channels)

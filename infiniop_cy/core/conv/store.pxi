@@ -65,10 +65,7 @@ cdef bint narrow_pixels(const ConvProblem *problem, const char *sums, int64_t pi
         while c < channels:
             kernels.transpose[DTYPE_F32](sums + (first * pitch + c) * 4, pitch * 4, staging, row,
                                          min(<int64_t>AMX_HALF, channels - c), n)
-            if step == 2:
-                kernels.amx.narrow_rows(staging, row, out + c * channel + first * 2, channel,
-                                        min(<int64_t>AMX_HALF, channels - c), n)
-            for i in range(0 if step == 2 else min(<int64_t>AMX_HALF, channels - c)):
+            for i in range(min(<int64_t>AMX_HALF, channels - c)):
                 narrow_row(staging + i * row, out + (c + i) * channel + first * step, step, n, staging + i * row)
             c += AMX_HALF
         first += STAGE_PIXELS
@@ -224,12 +221,6 @@ cdef void save_planes(const ConvProblem *problem, const Phase *phase, const Box 
     for ci in range(sums.channels):
         for n in range(tile.samples):
             for z in range(tile.extent[0]):
-                if narrow and step == 2:
-                    kernels.amx.narrow_rows(
-                        sum_of_pixel(problem, sums, n, z, 0, 0) + ci * sums.ci_pitch * 4, sums.extent[2] * 4,
-                        tile_row(problem, sums.group, phase, tile, sums.ci_from + ci, n, z, 0),
-                        sample.axis[1].stride * out.space[1], tile.extent[1], tile.extent[2])
-                    continue
                 for y in range(tile.extent[1]):
                     row = sum_of_pixel(problem, sums, n, z, y, 0) + ci * sums.ci_pitch * sample.item
                     to = tile_row(problem, sums.group, phase, tile, sums.ci_from + ci, n, z, y)

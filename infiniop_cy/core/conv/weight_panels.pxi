@@ -185,24 +185,24 @@ cdef bint stage_pairs(const ConvProblem *problem, const char *source, int64_t ch
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef int64_t row = columns * 4, tap, c
     cdef int64_t place[MAX_MICRO_PANEL]
-    cdef bint of_taps = 1 < sample.taps <= STAGED_TAPS and taps_in_line(sample, w)
+    cdef bint by_taps = 1 < sample.taps <= STAGED_TAPS and taps_in_line(sample, w) \
+        and (w.channel == sample.taps * 2 or w.n == sample.taps * 2)
     cdef char *at
-    if sample.folded > 1 or not (w.n == 2 or w.channel == 2 or (
-            of_taps and (w.channel == sample.taps * 2 or w.n == sample.taps * 2))):
+    if sample.folded > 1 or not (w.n == 2 or w.channel == 2 or by_taps):
         return False
     if channels < columns:
         memset(to, 0, sample.taps * ceil_div(count, 2) * row)
+    if w.n != 2 and w.channel != 2:
+        stage_pairs_of_taps(problem, source, channels, count, columns, raw, to)
+        return True
     for c in range(channels):
         place[c] = c * w.channel
-    for tap in range(sample.taps if w.n == 2 or w.channel == 2 else 0):
+    for tap in range(sample.taps):
         at = to + packed_tap(sample, tap) * ceil_div(count, 2) * row
         if w.n == 2:
             kernels.vnni.of_pixels[1](source + tap_offset(sample, w, tap), place, at, row, count, channels)
         else:
             zip_lines(source + tap_offset(sample, w, tap), w.n, count, channels, at, row)
-    if w.n == 2 or w.channel == 2:
-        return True
-    stage_pairs_of_taps(problem, source, channels, count, columns, raw, to)
     return True
 
 
