@@ -41,6 +41,7 @@ include "conv/store.pxi"            # sums of grad_input to memory
 include "conv/weight_store.pxi"     # sums of grad_weight to memory
 include "conv/input_tiles.pxi"      # what grad_input's algorithms with pixels as rows share
 include "conv/weight_parts.pxi"     # sums of grad_weight's parts of the pixels, joined in a round of their own
+include "conv/weight_cut.pxi"       # (ci, tap) by co of grad_weight as tasks
 include "conv/weight_pairs.pxi"     # grad_weight's operands as pairs of bfloat16 pixels
 include "conv/weight_tiles.pxi"     # what grad_weight's algorithms with (ci, tap) as rows share
 include "conv/in_place.pxi"         # operands of both that are read where they lie

@@ -37,11 +37,11 @@ cdef void lead_pixels(const ConvRun *run, InputTile *some, char *source, int64_t
 
 cdef void put_pixels(const ConvRun *run, const InputTile *some, BatchReduce *steps, char *to, int64_t to_step,
                      Prefetch *prefetch) noexcept nogil:
-    """Write the products of some pixels from registers: at least the rows of a register tile, the last of which may
-    begin before the others have ended."""
+    """Write the products of some pixels, at least as many as register tiles have rows, from registers: a panel's last
+    register tile may begin before the others have ended."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightPanels *weights = &(<const InputTiles *>run.blocking.own).weights
-    cdef const RegisterTile *tile = register_tile(sample, &weights.ci)
+    cdef const RegisterTile *tile
     cdef int64_t item = itemsize_of(sample.dtype), columns = weights.ci.columns, p, i
     cdef bint past = run.problem.stream and (<uintptr_t>to | <uintptr_t>(to_step | columns * item)) % CONV_ALIGN == 0
     cdef char *weight
@@ -49,6 +49,7 @@ cdef void put_pixels(const ConvRun *run, const InputTile *some, BatchReduce *ste
         weight = weight_panel(sample, weights, shared_piece(run, INPUT_WEIGHTS), some.sums.group, some.panel_from + p,
                               0) + some.phase.first_packed * steps.depth * columns * sample.item
         steps.columns = min(columns, some.sums.channels - p * columns)
+        tile = register_tile(sample, &weights.ci, steps.columns)
         if steps.bias != NULL:
             load_output_bias(run.problem, some.sums.group * sample.cin + some.sums.ci_from + p * columns,
                              steps.columns, <char *>steps.bias)
@@ -86,7 +87,9 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef bint vnni = own.weights.ci.vnni
-    cdef int64_t rows = register_tile(sample, &own.weights.ci).rows, item = itemsize_of(sample.dtype)
+    cdef int64_t last_columns = t.sums.channels - (t.panels - 1) * own.weights.ci.columns
+    cdef int64_t rows = register_tile(sample, &own.weights.ci, t.sums.channels).rows, item = itemsize_of(sample.dtype)
+    cdef int64_t last_rows = register_tile(sample, &own.weights.ci, last_columns).rows
     cdef int64_t step = run.problem.view[CONV_GRAD_OUTPUT].space[2], apart = step // item
     cdef int64_t kept = t.sums.pixel_pitch * sample.item, chunk, calls, n, next, i
     cdef int64_t place[PIXELS_AT_ONCE + MAX_ROWS]
@@ -111,7 +114,7 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
         if next:
             prefetch_pixels(source + n * step, step, next, sample.cout * item, calls, &prefetch)
         some.pixels = n
-        if put and n >= rows:
+        if put and n >= rows and n >= last_rows:
             lead_pixels(run, &some, source, 0, &part)
             put_pixels(run, &some, &part, to, to_step, &prefetch)
         else:

@@ -55,7 +55,7 @@ cdef void plan_input_prefetch(const ConvRun *run, const InputTile *t, const Halo
     """Plan to prefetch the next block of co, or after the last one the first of the phase's next tile."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
-    cdef int64_t rows = register_tile(sample, &own.weights.ci).rows, channels = run.order.channels
+    cdef int64_t rows = register_tile(sample, &own.weights.ci, t.sums.channels).rows, channels = run.order.channels
     cdef int64_t calls = ceil_div(t.phase.tap_count, run.order.taps) * t.panels * ceil_div(t.pixels, rows)
     cdef int64_t size[3]
     cdef Box next

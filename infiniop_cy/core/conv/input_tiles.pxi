@@ -108,8 +108,8 @@ cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, In
     t.b_offset = <int64_t *>local_piece(run, INPUT_B_OFFSETS, scratch)
     t.sums.data = local_piece(run, INPUT_SUMS, scratch)
     t.sums.group, t.sums.ci_from = outer // parts, t.panel_from * own.weights.ci.columns
-    t.sums.pixel_pitch, t.sums.ci_pitch = t.panels * own.weights.ci.columns, 1
-    t.sums.channels = min(t.sums.pixel_pitch, sample.cin - t.sums.ci_from)
+    t.sums.channels = min(t.panels * own.weights.ci.columns, sample.cin - t.sums.ci_from)
+    t.sums.pixel_pitch, t.sums.ci_pitch = round_up(t.sums.channels, sample.lanes), 1
     t.sums.extent = t.tile.extent
     return True
 
@@ -139,7 +139,7 @@ cdef void multiply_panels(const ConvRun *run, const InputTile *t, const BatchRed
     cdef const WeightPanels *weights = &own.weights
     cdef int64_t item = run.sample.item, columns = weights.ci.columns, p
     for p in range(t.panels):
-        multiply(register_tile(run.sample, &weights.ci), steps, t.block, t.indirection, t.pixels,
+        multiply(register_tile(run.sample, &weights.ci, t.sums.channels - p * columns), steps, t.block, t.indirection, t.pixels,
                  weight_panel(run.sample, weights, shared_piece(run, INPUT_WEIGHTS), t.sums.group, t.panel_from + p, co)
                  + (t.phase.first_packed + tap) * steps.depth * columns * item,
                  t.sums.data + p * columns * item, t.sums.pixel_pitch, item, False, prefetch)

@@ -23,12 +23,13 @@ cdef bint bfloat16_dot2(const SampleGeometry *sample) noexcept nogil:
 
 
 cdef void cut_columns(const SampleGeometry *sample, int64_t columns, bint vnni, MicroPanels *panels) noexcept nogil:
-    """Cut columns into micro-panels of equally many vectors: as wide as register tiles allow, unless narrower ones have
-    fewer columns that nobody needs. What is read for a product takes longer the narrower they are."""
+    """Cut columns into micro-panels, the last of which may have fewer vectors with columns: what is read for a product
+    takes longer the narrower they are, and where rows lie apart."""
     cdef int64_t vectors = max(<int64_t>1, ceil_div(columns, sample.lanes)), cost, least = -1
-    cdef int width
+    cdef int width, last
     for width in range(kernels.gemm[sample.compute].max_vectors, 0, -1):
-        cost = round_up(vectors, width) * (100 + 20 // width)
+        last = vectors % width
+        cost = (vectors - last) * (100 + 20 // width) + (last * (100 + 20 // last) + 42 if last else 0)
         if least < 0 or cost < least:
             least, panels.vectors = cost, width
     panels.columns = panels.vectors * sample.lanes
@@ -36,11 +37,13 @@ cdef void cut_columns(const SampleGeometry *sample, int64_t columns, bint vnni, 
     panels.vnni = vnni
 
 
-cdef const RegisterTile *register_tile(const SampleGeometry *sample, const MicroPanels *panels) noexcept nogil:
-    """Find the register tile that covers a micro-panel."""
+cdef const RegisterTile *register_tile(const SampleGeometry *sample, const MicroPanels *panels,
+                                       int64_t columns) noexcept nogil:
+    """Find the register tile for the vectors of a micro-panel of which so many columns, or more, are left."""
+    cdef int64_t vectors = min(<int64_t>panels.vectors, max(<int64_t>1, ceil_div(columns, sample.lanes)))
     if panels.vnni:
-        return &kernels.dot2.many_rows[panels.vectors]
-    return &kernels.gemm[sample.compute].many_rows[panels.vectors]
+        return &kernels.dot2.many_rows[vectors]
+    return &kernels.gemm[sample.compute].many_rows[vectors]
 
 
 cdef void multiply(const RegisterTile *tile, const BatchReduce *steps, const char *a, const int64_t *indirection,

@@ -3,8 +3,6 @@
 cdef enum:
     WEIGHT_PIXELS = 1024       # output pixels of a tile: the steps of a product
     SHORT_IMAGE = 64           # with fewer output pixels tiles hold several samples, products are added one by one
-    WEIGHT_CO = 128            # columns of a task
-    WEIGHT_ROWS = 576          # rows of a task
     WEIGHT_CHUNK = 64          # pixels that all rows and columns meet before the next ones, where these are not packed
     WEIGHT_CALLS = 16          # register tiles of a chunk, with fewer of which prefetching it would hold up the loads
 
@@ -76,30 +74,23 @@ cdef bint taps_lie_apart(const ConvProblem *problem) noexcept nogil:
 
 cdef void cut_weight_tiles(const ConvProblem *problem, const SumOrder *order, bint vnni, int64_t max_rows,
                            int64_t max_samples, int threads, WeightTiles *own) noexcept nogil:
-    """Make tasks of at most max_rows rows, and tiles of at most max_samples samples; narrower ones where there are too
-    few tasks for the threads."""
+    """Make tasks of at most max_rows rows, and tiles of at most max_samples samples."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef int64_t all_rows = sample.cin * sample.taps, tasks
     cdef int64_t size[3]
     output_size(sample, size)
-    cut_columns(sample, sample.cout, vnni, &own.co)
-    own.task_panels = min(own.co.count, max(<int64_t>1, WEIGHT_CO // own.co.columns))
     one_sample_tiling(order.tile, &own.tiling)
     if order.accumulate:
         join_samples(size, problem.batch, min(max_samples, WEIGHT_PIXELS // sample.pixels_out), &own.tiling)
-    own.rows = max(<int64_t>1, min(min(all_rows, <int64_t>WEIGHT_ROWS), max_rows))
-    own.taps_lead = taps_lie_apart(problem) and own.rows >= sample.taps
+    cut_columns(sample, sample.cout, vnni, &own.co)
+    own.taps_lead = taps_lie_apart(problem) and sample.taps <= min(max_rows, <int64_t>WEIGHT_ROWS)
     if own.taps_lead:
-        own.rows -= own.rows % sample.taps
-    tasks = sample.groups * ceil_div(all_rows, own.rows)
-    while own.task_panels > 1 and threads > 1 and tasks * ceil_div(own.co.count, own.task_panels) < 2 * threads:
-        own.task_panels = ceil_div(own.task_panels, 2)
-    tasks = sample.groups * ceil_div(own.co.count, own.task_panels)
-    if tasks * ceil_div(all_rows, own.rows) < threads:  # not more: each packs the same columns
-        own.rows = max(<int64_t>1, min(own.rows, round_up(
-            ceil_div(all_rows, ceil_div(threads, tasks)),
-            sample.taps if own.taps_lead else register_tile(sample, &own.co).rows)))
-    own.parts.tasks = tasks * ceil_div(all_rows, own.rows)
+        cut_weight_tasks(sample, &own.co, min(max_rows, <int64_t>WEIGHT_ROWS) // sample.taps * sample.taps,
+                         sample.taps, threads, &own.task_panels, &own.rows)
+    else:
+        cut_weight_tasks(sample, &own.co, max_rows, register_tile(sample, &own.co, sample.cout).rows, threads,
+                         &own.task_panels, &own.rows)
+    own.parts.tasks = sample.groups * ceil_div(own.co.count, own.task_panels) \
+        * ceil_div(sample.cin * sample.taps, own.rows)
 
 
 cdef void book_weight_tiles(const SampleGeometry *sample, const WeightTiles *own, int64_t positions,
@@ -123,19 +114,20 @@ cdef void book_weight_tiles(const SampleGeometry *sample, const WeightTiles *own
 
 
 cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, WeightTile *t) noexcept nogil:
-    """Begin task number (group, micro-panels, rows)."""
+    """Begin task number (group, rows, micro-panels)."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     cdef int64_t down = ceil_div(sample.cin * sample.taps, own.rows), parts = ceil_div(own.co.count, own.task_panels)
-    cdef int64_t panel_from = number // down % parts * own.task_panels
+    cdef int64_t panel_from = number % parts * own.task_panels
     t.group = number // (parts * down)
-    t.row_from = number % down * own.rows
+    t.row_from = number // parts % down * own.rows
     t.rows = min(own.rows, sample.cin * sample.taps - t.row_from)
     t.ci_from = t.row_from // sample.taps
     t.cis = (t.row_from + t.rows - 1) // sample.taps - t.ci_from + 1
     t.panels = min(own.task_panels, own.co.count - panel_from)
-    t.pitch, t.co_from = t.panels * own.co.columns, panel_from * own.co.columns
-    t.cos = min(t.pitch, sample.cout - t.co_from)
+    t.co_from = panel_from * own.co.columns
+    t.cos = min(t.panels * own.co.columns, sample.cout - t.co_from)
+    t.pitch = round_up(t.cos, sample.lanes)
     t.input, t.output = local_piece(run, WEIGHT_INPUT, scratch), local_piece(run, WEIGHT_OUTPUT, scratch)
     t.sums, t.staging = local_piece(run, WEIGHT_SUMMED, scratch), local_piece(run, WEIGHT_STAGING, scratch)
     t.chained = local_piece(run, WEIGHT_CHAINED, scratch)
@@ -145,7 +137,7 @@ cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, W
     t.b_offset = <int64_t *>local_piece(run, WEIGHT_B_OFFSETS, scratch)
     t.chains = run.order.accumulate
     if t.cos < t.pitch:  # columns without a channel: what memory held might be subnormal, which takes long to multiply
-        memset(t.output, 0, tiling_pixels(&own.tiling) * t.pitch * sample.item)
+        memset(t.output, 0, tiling_pixels(&own.tiling) * t.panels * own.co.columns * sample.item)
 
 
 cdef void clear_weight_sums(const ConvRun *run, const WeightTile *t) noexcept nogil:
@@ -251,7 +243,7 @@ cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchRe
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     cdef int64_t item = sample.item, first = 0, last = steps.depth if steps.count == 1 else steps.count, p
     cdef int64_t step = WEIGHT_CHUNK if steps.count == 1 else 1
-    cdef int64_t calls = t.panels * ceil_div(t.rows, register_tile(sample, &own.co).rows)
+    cdef int64_t calls = t.panels * ceil_div(t.rows, register_tile(sample, &own.co, t.cos).rows)
     cdef int64_t offset[2]
     cdef char *sums = t.sums if t.chains else t.chained
     cdef bint copies = not spreads_over_sets(steps.b_step * item)
@@ -277,7 +269,7 @@ cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchRe
             panel, columns_from = some.depth * own.co.columns * item, t.output
             some.b_step, offset[1] = own.co.columns, 0
         for p in range(t.panels):
-            multiply(register_tile(sample, &own.co), &some, t.input, t.indirection, t.rows,
+            multiply(register_tile(sample, &own.co, t.cos - p * own.co.columns), &some, t.input, t.indirection, t.rows,
                      columns_from + p * panel, sums + p * own.co.columns * item, t.pitch, item, True, &rows)
         first += step
     if not t.chains:
@@ -295,7 +287,7 @@ cdef void multiply_columns(const ConvRun *run, const WeightTile *t, BatchReduce 
         multiply_chunks(run, t, steps)
         return
     for p in range(t.panels):
-        multiply(register_tile(sample, &own.co), steps, t.input, t.indirection, t.rows,
+        multiply(register_tile(sample, &own.co, t.cos - p * own.co.columns), steps, t.input, t.indirection, t.rows,
                  t.columns + p * t.column_panel * item, t.sums + p * own.co.columns * item, t.pitch, item, t.chains,
                  prefetch)
 
@@ -332,26 +324,32 @@ cdef void sum_weight_tile(const ConvRun *run, WeightTile *t, const Box *tile, in
     no_prefetch(&prefetch)
     if nth_tile(&own.tiling, run.problem.batch, size, next_tile, &next):
         plan_prefetch(run.problem, size, &next, t.group * sample.cout + t.co_from, t.cos,
-                      t.panels * ceil_div(t.rows, register_tile(sample, &own.co).rows), &prefetch)
+                      t.panels * ceil_div(t.rows, register_tile(sample, &own.co, t.cos).rows), &prefetch)
     multiply_columns(run, t, &steps, &prefetch)
     if nonfinite:
         add_nonfinite_rows(run, t, tile)
 
 
-cdef BiasShare tile_bias_share(const ConvRun *run, const WeightTile *t, int64_t number, double *totals) noexcept nogil:
-    """Start the share of grad_bias of task `number`: the tasks of the same columns take one each."""
-    cdef int64_t down = ceil_div(run.sample.cin * run.sample.taps, (<const WeightTiles *>run.blocking.own).rows)
-    return bias_share(run, t.group * run.sample.cout + t.co_from, t.cos, number % down, down, <char *>totals)
+cdef BiasShare tile_bias_share(const ConvRun *run, const WeightTile *t, double *totals) noexcept nogil:
+    """Start a task's share of grad_bias: the tasks of the same columns take one each."""
+    cdef int64_t rows = (<const WeightTiles *>run.blocking.own).rows
+    return bias_share(run, t.group * run.sample.cout + t.co_from, t.cos, t.row_from // rows,
+                      ceil_div(run.sample.cin * run.sample.taps, rows), <char *>totals)
 
 
 cdef void block_weight_tiles(const ConvProblem *problem, const SumOrder *order, bint vnni, int64_t max_rows,
                              int64_t max_samples, int threads, WeightTiles *own, Blocking *blocking) noexcept nogil:
     """Make tasks of at most max_rows rows, and tiles of at most max_samples samples, for two rounds or one."""
-    cdef int64_t item = problem.sample.item, columns
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t columns, time
+    cut_weight_tiles(problem, order, vnni, max_rows, max_samples, threads, own)
+    own.parts.bytes = 0
+    time = one_round_time(sample, own.rows, own.task_panels * own.co.columns, threads)
     cut_weight_tiles(problem, order, vnni, max_rows, max_samples, 1, own)
     columns = own.task_panels * own.co.columns
-    if not book_parts(problem, order, &own.tiling, threads, (own.rows + MAX_ROWS) * columns * item, columns,
-                      &own.parts, blocking):
+    if time <= two_rounds_time(sample, own.rows, columns, tiling_pixels(&own.tiling), threads) \
+            or not book_parts(problem, order, &own.tiling, threads, (own.rows + MAX_ROWS) * columns * sample.item,
+                              columns, &own.parts, blocking):
         cut_weight_tiles(problem, order, vnni, max_rows, max_samples, threads, own)
 
 
@@ -367,7 +365,7 @@ cdef bint prepare_weight_tiles(const ConvRun *run, int64_t number, char *scratch
     if not nth_tile(&own.tiling, run.problem.batch, size, tile_number, &tile):
         return False
     begin_weight_tile(run, task, scratch, &t)
-    bias = tile_bias_share(run, &t, task, part_bias(run, &own.parts, number))
+    bias = tile_bias_share(run, &t, part_bias(run, &own.parts, number))
     keep_bias(run.problem, &tile, &bias)
     t.sums, t.chains = part_sums(run, &own.parts, number), True
     clear_weight_sums(run, &t)
@@ -387,7 +385,7 @@ cdef void weight_tiles_task(const ConvRun *run, int64_t number, char *scratch, P
     output_size(run.sample, size)
     begin_weight_tile(run, number, scratch, &t)
     begin_weight_sums(run, &t)
-    bias = tile_bias_share(run, &t, number, <double *>local_piece(run, WEIGHT_BIAS, scratch))
+    bias = tile_bias_share(run, &t, <double *>local_piece(run, WEIGHT_BIAS, scratch))
     if own.parts.bytes:
         join_parts(run, &own.parts, &own.tiling, number, t.sums, t.rows * t.pitch, &bias)
     while not own.parts.bytes and not is_stopped(run) \
