@@ -9,81 +9,128 @@
 namespace INFINIOP_ISA {
 namespace {
 
-// `many` pixels of a row, `side` vectors of channels; or the first n channels of one. A line of memory is written as a
-// whole, since parts of one that go past the caches would be sent one by one.
-template <class T, int many, int side, bool whole>
-INFINIOP_INLINE void pixels_tile(const StencilPixels *r, const char *from, const scalar<compute_vector<T>> *weight,
-                                 const scalar<compute_vector<T>> *bias, int n, bool past, char *to) {
+// What tells results apart that are computed at once: `many` of a row from the x-th on, of the channels from `channel`
+// on, of which there are `channels`, or as many more as the vectors have.
+template <class T> struct PixelsPart {
+    const StencilPixels *r;
+    int64_t y, x, channels;
+    const scalar<compute_vector<T>> *weight;
+};
+
+// Adds the products of a line of taps. What a pixel meets is loaded once for all taps. edge: some may be outside, where
+// zeros are met.
+template <class T, int many, int side, int taps, bool edge, bool whole>
+INFINIOP_INLINE void add_pixel_line(const PixelsPart<T> &part, const PixelLine &line, const char *from,
+                                    compute_vector<T> (&sum)[many][side]) {
+    typedef compute_vector<T> V;
+    constexpr int count = lanes<V>::count;
+    static constexpr T zeros[side * count] = {};
+    V factor[taps][side];
+#pragma GCC unroll 3
+    for (int k = 0; k < taps; k++)
+#pragma GCC unroll 4
+        for (int j = 0; j < side; j++) factor[k][j] = load<V>(part.weight + j * part.r->weights + k * count);
+    const uint64_t row = part.y >= line.first_row && part.y < line.end_row ? uint64_t(part.r->row) : 0;
+    const int64_t step = part.r->step, first = line.pixel + part.x * step, apart = part.r->from_pixel;
+    from += line.at;
+#pragma GCC unroll 10
+    for (int p = many - 1; p > -taps; p--) {
+        const T *pixel = (const T *)(from + p * apart);
+        if (edge && uint64_t(first + p * step) >= row) pixel = zeros;
+        V value[side];
+#pragma GCC unroll 4
+        for (int j = 0; j < side; j++)
+            value[j] = whole ? widen_vector(pixel + j * count) : widen_some(pixel, 0, part.channels);
+#pragma GCC unroll 3
+        for (int k = 0; k < taps; k++)
+            if (p + k >= 0 && p + k < many)
+#pragma GCC unroll 4
+                for (int j = 0; j < side; j++) sum[p + k][j] = mul_add(factor[k][j], value[j], sum[p + k][j]);
+    }
+}
+
+// `wanted` of `many` results, `side` vectors of channels; or (not whole) the first channels of one. A line of memory is
+// written as a whole, since parts of one that go past the caches would be sent one by one.
+template <class T, int many, int side, bool edge, bool whole>
+INFINIOP_INLINE void pixels_tile(PixelsPart<T> part, const char *from, const scalar<compute_vector<T>> *bias,
+                                 int wanted, bool past, char *to) {
     typedef compute_vector<T> V;
     constexpr int count = lanes<V>::count;
     V sum[many][side] = {};
-    for (int64_t t = 0; t < r->taps; t++) {
-        V factor[side];
-#pragma GCC unroll 4
-        for (int j = 0; j < side; j++) factor[j] = load<V>(weight + j * r->weights + t * count);
-        const char *here = from + r->at[t];
-#pragma GCC unroll 8
-        for (int i = 0; i < many; i++) {
-            const T *pixel = (const T *)(here + i * r->from_pixel);
-#pragma GCC unroll 4
-            for (int j = 0; j < side; j++)
-                sum[i][j] =
-                    mul_add(factor[j], whole ? widen_vector(pixel + j * count) : widen_some(pixel, 0, n), sum[i][j]);
-        }
+    for (const PixelLine *line = part.r->line, *end = line + part.r->lines; line < end; line++) {
+        if (line->taps == 3) add_pixel_line<T, many, side, 3, edge, whole>(part, *line, from, sum);
+        else if (line->taps == 2) add_pixel_line<T, many, side, 2, edge, whole>(part, *line, from, sum);
+        else add_pixel_line<T, many, side, 1, edge, whole>(part, *line, from, sum);
+        part.weight += line->taps * count;
     }
 #pragma GCC unroll 8
-    for (int i = 0; i < many; i++, to += r->to_pixel)
+    for (int i = 0; i < many; i++, to += part.r->to_pixel) {
+        if (edge && i >= wanted) break;
 #pragma GCC unroll 4
         for (int j = 0; j < side; j++) {
             const V result = bias ? sum[i][j] + load<V>(bias + j * count) : sum[i][j];
             T *at = (T *)to + j * count;
-            if (past) narrow_past<T>((char *)at, result);
-            else if (whole) narrow_vector(at, result);
-            else narrow_some<T>((char *)at, result, n);
+            if (!whole) narrow_some<T>((char *)at, result, int(part.channels < count ? part.channels : count));
+            else if (past) narrow_past<T>((char *)at, result);
+            else narrow_vector(at, result);
         }
+    }
 }
 
-// `many` pixels of a row, all channels: whole pixels are read and written while they are in the nearest cache.
-template <class T, int many, int side>
-INFINIOP_INLINE void pixels_block(const StencilPixels *r, const char *from, const scalar<compute_vector<T>> *weight,
-                                  bool past, char *to) {
-    typedef scalar<compute_vector<T>> S;
+// All channels of some results: whole pixels are read and written while they are in the nearest cache.
+template <class T, int many, int side, bool edge>
+INFINIOP_INLINE void pixels_block(PixelsPart<T> part, const char *from, int wanted, bool past, char *to) {
     constexpr int count = lanes<compute_vector<T>>::count;
-    const S *bias = (const S *)r->bias;
-    int64_t c = 0;
+    const StencilPixels *r = part.r;
+    const scalar<compute_vector<T>> *bias = (const scalar<compute_vector<T>> *)r->bias;
     auto tile = [&](auto vectors, auto whole) {
-        pixels_tile<T, many, vectors.value, whole.value>(r, from + c * int64_t(sizeof(T)), weight,
-                                                         bias ? bias + c : nullptr, int(r->channels - c), past,
-                                                         to + c * int64_t(sizeof(T)));
-        c += vectors.value * count;
-        weight += vectors.value * r->weights;
+        constexpr int64_t bytes = vectors.value * count * sizeof(T);
+        pixels_tile<T, many, vectors.value, edge || !whole.value, whole.value>(part, from, bias, wanted, past, to);
+        part.channels -= vectors.value * count, part.weight += vectors.value * r->weights, from += bytes, to += bytes;
+        if (bias) bias += vectors.value * count;
     };
-    constexpr std::integral_constant<int, 1> one = {};
-    while (c + side * count <= r->channels) tile(std::integral_constant<int, side>(), std::true_type());
-    while (side > 1 && c + count <= r->channels) tile(one, std::true_type());
-    if (c < r->channels) tile(one, std::false_type());
+    while (part.channels >= side * count) tile(std::integral_constant<int, side>(), std::true_type());
+    while (part.channels > 0) tile(std::integral_constant<int, 1>(), std::false_type());
 }
 
-template <class T> void stencil_pixels(const StencilPixels *r, const char *from, const void *weight_, char *to) {
-    typedef compute_vector<T> V;
-    constexpr int side = sizeof(T) == sizeof(scalar<V>) ? 64 / int(sizeof(V)) : 1, many = 8 / side;
-    const scalar<V> *weight = (const scalar<V> *)weight_;
-    const bool past = r->past && (uintptr_t(to) | r->to_row | r->to_pixel | r->channels * sizeof(T)) % 64 == 0;
-    int64_t furthest = 0;
-    for (int64_t t = 0; t < r->taps; t++) furthest = r->at[t] > furthest ? r->at[t] : furthest;
-    for (int64_t y = 0; y < r->rows; y++) {
-        const char *row = from + y * r->from_row;
-        char *out = to + y * r->to_row;
-        int64_t left = r->width;
-        for (; left >= many; left -= many, row += many * r->from_pixel, out += many * r->to_pixel) {
+// What the next block of a row is the first to meet: of the rows that no earlier result has met.
+template <class T> INFINIOP_INLINE void prefetch_pixels(const StencilPixels *r, const char *from, int many) {
+    int64_t again = 0;
+    for (const PixelLine *line = r->line, *end = line + r->lines; line < end; line++) {
+        if (line->at <= r->line->at - r->from_row) break;
+        again = line > r->line && line->pixel < line[-1].pixel ? again + line[-1].taps : 0;
+        for (int64_t k = 0; again + k < r->step && k < line->taps; k++)
             for (int i = many; i < 2 * many; i++)
                 for (int64_t c = 0; c < r->channels * int64_t(sizeof(T)); c += 64)
-                    prefetch(row + furthest + i * r->from_pixel + c);
-            pixels_block<T, many, side>(r, row, weight, past, out);
-        }
-        for (; left > 0; left--, row += r->from_pixel, out += r->to_pixel)
-            pixels_block<T, 1, side>(r, row, weight, past, out);
+                    prefetch(from + line->at + i * r->from_pixel + c);
     }
+}
+
+template <class T> void stencil_pixels(const StencilPixels *r, const char *from, const void *weight, char *to) {
+    typedef compute_vector<T> V;
+    constexpr int side = sizeof(T) == sizeof(scalar<V>) ? 64 / int(sizeof(V)) : 1, many = 8 / side;
+    const bool past = r->past && (uintptr_t(to) | r->to_row | r->to_pixel | r->channels * sizeof(T)) % 64 == 0;
+    int64_t lowest = 0, highest = 0, first_row = 0, end_row = r->rows;  // of results that only meet what is inside
+    for (const PixelLine *line = r->line, *end = line + r->lines; line < end; line++) {
+        const int64_t last = line->pixel - line->taps + 1;
+        lowest = last < lowest ? last : lowest, highest = line->pixel > highest ? line->pixel : highest;
+        first_row = line->first_row > first_row ? line->first_row : first_row;
+        end_row = line->end_row < end_row ? line->end_row : end_row;
+    }
+    for (int64_t y = 0; y < r->rows; y++)
+        for (int64_t x = 0; x < r->width; x += many) {
+            int wanted = many;
+            if (r->width < many) wanted = int(r->width);
+            else if (x + many > r->width) x = r->width - many;
+            const char *at = from + y * r->from_row + x * r->from_pixel;
+            char *out = to + y * r->to_row + x * r->to_pixel;
+            const PixelsPart<T> part = {r, y, x, r->channels, (const scalar<V> *)weight};
+            if (x + 2 * many <= r->width) prefetch_pixels<T>(r, at, many);
+            if (wanted == many && y >= first_row && y < end_row && lowest + x * r->step >= 0 &&
+                highest + (x + many - 1) * r->step < r->row)
+                pixels_block<T, many, side, false>(part, at, wanted, past, out);
+            else pixels_block<T, many, side, true>(part, at, wanted, past, out);
+        }
 }
 
 // The products of a row of g with what `taps` taps meet, for a vector of channels. Pixels whose taps are partly outside

@@ -201,11 +201,22 @@ struct StencilRows {
 };
 typedef void (*StencilKernel)(const struct StencilRows *, const void *from, const void *weight, void *to, int adding);
 // The same for pixels of `channels` elements of storage side by side, from where they lie to where the results shall
-// lie. Distances in bytes, but `weights`: elements from the weights of a vector of channels to those of the next one.
-// bias: null, or whole vectors of the compute type, added last. past: past the caches, as StreamKernel does.
+// lie. Taps are in lines of up to PIXEL_LINE_TAPS. Distances in bytes, but those of pixels in a row of from, `row` of
+// which there are, and `weights`: elements from the weights of a vector of channels to those of the next one. Beside
+// from's pixels taps meet zeros. bias: null, or whole vectors of the compute type, added last. past: past the caches,
+// as StreamKernel does.
+enum { PIXEL_LINE_TAPS = 3 };
+struct PixelLine {
+    int64_t taps;                // one, or some each of which meets the pixel before the last one's
+    int64_t at, pixel;           // how far what the first tap meets lies from the result's pixel, in bytes; where in a
+                                 // row it lies for the first result
+    int64_t first_row, end_row;  // of the results for which that is inside of from
+};
 struct StencilPixels {
-    int64_t rows, width, channels, from_row, from_pixel, to_row, to_pixel, taps;
-    const int64_t *at;
+    int64_t rows, width, channels, from_row, from_pixel, to_row, to_pixel;
+    int64_t row, step;           // pixels of from's rows, and from result to result
+    int64_t lines;
+    const struct PixelLine *line;
     int64_t weights;
     const void *bias;
     bool past;

@@ -47,9 +47,12 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t rows, width, from_row, from_pixel, to_row, to_pixel, taps
         const int64_t *at
     ctypedef void (*StencilKernel)(const StencilRows *, const void *, const void *, void *, int) noexcept nogil
+    int PIXEL_LINE_TAPS
+    ctypedef struct PixelLine:
+        int64_t taps, at, pixel, first_row, end_row
     ctypedef struct StencilPixels:
-        int64_t rows, width, channels, from_row, from_pixel, to_row, to_pixel, taps
-        const int64_t *at
+        int64_t rows, width, channels, from_row, from_pixel, to_row, to_pixel, row, step, lines
+        const PixelLine *line
         int64_t weights
         const void *bias
         bint past

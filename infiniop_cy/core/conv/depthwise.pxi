@@ -68,10 +68,11 @@ cdef void cut_channels(const ConvProblem *problem, int64_t lines, Depthwise *own
     """Cut the channels into tasks; where they lie side by side, of at most so many cache lines of a pixel."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t bytes = (own.g_apart + own.x_apart + own.sums_apart) * sample.lanes * sample.item
-    own.vectors = 1
+    own.vectors = own.block_vectors = 1
     if lies_by_channels(problem):
-        own.vectors = min(lines * CONV_ALIGN // (sample.lanes * itemsize_of(sample.dtype)), STENCIL_BYTES // bytes)
+        own.vectors = lines * CONV_ALIGN // (sample.lanes * itemsize_of(sample.dtype))
         own.vectors = max(<int64_t>1, min(own.vectors, ceil_div(lane_channels(sample), sample.lanes)))
+        own.block_vectors = max(<int64_t>1, min(own.vectors, STENCIL_BYTES // bytes))
     own.each = sample.lanes * own.vectors
     own.by_lines = lies_by_channels(problem) and lane_channels(sample) >= 4 * own.each
     own.parts = ceil_div(lane_channels(sample), own.each) + own.by_lines
@@ -81,13 +82,20 @@ cdef void cut_channels(const ConvProblem *problem, int64_t lines, Depthwise *own
 cdef int64_t cut_depthwise(const ConvProblem *problem, int gradients, int threads, Depthwise *own) noexcept nogil:
     """Cut the work into tasks; return the bytes of what they keep for the second round."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef int64_t kept = 0
+    cdef int64_t kept = 0, lines
     make_lane_blocks(sample, &own.blocks)
     own.g_apart = sample_positions(own.blocks.extent, STENCIL_MOST_POSITIONS)
     own.x_apart = own.blocks.input.plane
     own.sums_apart = sample_positions(own.blocks.pixels, STENCIL_MOST_POSITIONS)
     own.tiles = count_tiles(&own.blocks.tiling, 1, own.blocks.steps)
-    cut_channels(problem, STENCIL_LINES, own)
+    if gradients & FOR_GRAD_WEIGHT or not writes_pixels(problem):
+        cut_channels(problem, STENCIL_LINES, own)
+    else:
+        lines = PIXEL_CHANNELS * itemsize_of(sample.dtype) // CONV_ALIGN
+        cut_channels(problem, lines, own)
+        while lines > STENCIL_LINES and problem.batch * own.tiles * own.parts < 4 * threads:
+            lines = max(<int64_t>STENCIL_LINES, lines // 2)
+            cut_channels(problem, lines, own)
     own.by_tiles = own.parts < 8 * threads
     if own.by_tiles and gradients & FOR_GRAD_WEIGHT:
         own.keeps = not mul_overflows(own.tiles * own.parts, problem.batch, &kept) \
@@ -110,11 +118,11 @@ cdef void block_depthwise(const ConvProblem *problem, const SumOrder *order, int
     book_lane_tables(sample, local if own.by_tiles else &blocking.shared)
     if own.by_tiles:
         book(&blocking.shared, STENCIL_PARTS, kept, 1)
-    book(local, STENCIL_G, own.vectors * own.g_apart, vector)
-    book(local, STENCIL_X, own.vectors * own.x_apart, vector)
-    book(local, STENCIL_SUMS, own.vectors * own.sums_apart, vector)
+    book(local, STENCIL_G, own.block_vectors * own.g_apart, vector)
+    book(local, STENCIL_X, own.block_vectors * own.x_apart, vector)
+    book(local, STENCIL_SUMS, own.block_vectors * own.sums_apart, vector)
     if problem.accumulate:
-        book(local, STENCIL_OLD, own.vectors * own.sums_apart, vector)
+        book(local, STENCIL_OLD, own.block_vectors * own.sums_apart, vector)
     book(local, STENCIL_NATURAL, natural_vectors(sample, own.vectors), vector)
     book(local, STENCIL_WEIGHTS, own.products, vector)
     book(local, STENCIL_PRODUCTS, own.products, vector)

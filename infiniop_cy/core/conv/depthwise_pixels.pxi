@@ -1,131 +1,121 @@
-# Depthwise convolutions of tensors whose channels lie side by side, computed where these lie: an output, or grad_input,
-# but for the pixels whose taps meet padding, which are computed by blocks; and the sums of grad_weight.
+# Depthwise convolutions of tensors whose channels lie side by side, computed where these lie: an output, or grad_input;
+# and the sums of grad_weight.
 
 cdef enum:
-    PIXEL_TAPS = 9   # of a phase, at most: their loads meet two lines where pixels do not begin with one
-    WIDENED = 3      # times that an element of 16 bits may be widened instead of once
+    PIXEL_LINES = 9        # of a phase's taps, at most: their loads meet two lines of memory where pixels do not begin
+    WIDE_PIXEL_LINES = 21  # with one; with vectors of 64 bytes
+    WIDENED = 3            # times that an element of 16 bits may be widened instead of once
 
 
-cdef bint by_pixels(const LaneTask *t, int kind) noexcept nogil:
+cdef bint by_pixels(const ConvProblem *problem, int kind) noexcept nogil:
     """Say whether the channels of grad_output and of another tensor lie side by side, one of each to a group."""
-    cdef const SampleGeometry *sample = t.run.sample
-    cdef const ConvProblem *problem = t.run.problem
-    cdef int64_t item = itemsize_of(sample.dtype)
-    return sample.cin == 1 and sample.cout == 1 and problem.view[CONV_GRAD_OUTPUT].channel == item \
+    cdef int64_t item = itemsize_of(problem.sample.dtype)
+    return problem.sample.cin == 1 and problem.sample.cout == 1 and problem.view[CONV_GRAD_OUTPUT].channel == item \
         and problem.view[kind].channel == item
 
 
 # ---- an output, or grad_input
 
-cdef bint writes_pixels(const LaneTask *t) noexcept nogil:
-    """Say whether a task's pixels can be computed where both images lie, and whether that pays: elements of 16 bits are
-    widened under every tap."""
-    cdef const SampleGeometry *sample = t.run.sample
-    cdef int64_t most = 1, steps = 1
+cdef bint writes_pixels(const ConvProblem *problem) noexcept nogil:
+    """Say whether pixels can be computed where both images lie, and whether that pays: elements of 16 bits are widened
+    under every line of taps."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t taps[3]
+    cdef int64_t steps = 1
     cdef int d
     for d in range(3):
-        most *= (sample.axis[d].kernel - 1) // (1 if sample.forward else sample.axis[d].period) + 1
+        taps[d] = (sample.axis[d].kernel - 1) // (1 if sample.forward else sample.axis[d].period) + 1
         steps *= sample.source[d].step
-    return by_pixels(t, CONV_GRAD_INPUT) and not t.nonfinite[0] and not t.run.problem.accumulate \
-        and t.channels <= BIAS_STAGED and most <= PIXEL_TAPS \
+    if sample.source[2].step == 1 and sample.axis[2].dilation == 1:
+        taps[2] = ceil_div(taps[2], PIXEL_LINE_TAPS)
+    if taps[0] * taps[1] * taps[2] > (WIDE_PIXEL_LINES if sample.lanes * sample.item == 64 else PIXEL_LINES):
+        return False
+    return by_pixels(problem, CONV_GRAD_INPUT) and not problem.accumulate \
         and (itemsize_of(sample.dtype) == sample.item or sample.taps <= WIDENED * steps)
 
 
-cdef bint inside_of_tile(const LaneTask *t, Box *inside) noexcept nogil:
-    """Find the steps of a tile under which all taps meet the image; return whether these are most of them: to compute
-    what is around them takes as long as some more."""
+cdef int64_t taps_of_line(const LaneTask *t, const Phase *phase) noexcept nogil:
+    """Return the most taps of a line: several where each meets the pixel that the one before it meets for the next
+    step."""
+    cdef int64_t output[3]
+    cdef int64_t next[3]
+    if t.run.sample.source[2].step > 1 or phase.axis[2].taps < 2:
+        return 1
+    lane_tap(t.run.sample, &t.own.blocks, phase, 0, output)
+    lane_tap(t.run.sample, &t.own.blocks, phase, 1, next)
+    return PIXEL_LINE_TAPS if output[2] - next[2] == 1 else 1
+
+
+cdef int64_t fill_pixel_lines(const LaneTask *t, const Phase *phase, const Box *part, int64_t z,
+                              PixelLine *lines) noexcept nogil:
+    """Find the taps of a phase that a plane of steps meets, in lines; return how many there are."""
     cdef const SampleGeometry *sample = t.run.sample
-    cdef const Halo *halo = &t.own.blocks.halo
+    cdef const ConvView *x = &t.run.problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t i = 0, count = 0, y, step = sample.source[1].step, most = taps_of_line(t, phase)
     cdef int64_t size[3]
-    cdef int64_t first, last, step
-    cdef int d
+    cdef int64_t output[3]
+    cdef PixelLine *line
     output_size(sample, size)
-    inside[0] = t.tile
-    for d in range(3):
-        step = sample.source[d].step
-        first = max(t.tile.first[d], ceil_div(-halo.low[d], step))
-        last = min(t.tile.first[d] + t.tile.extent[d] - 1,
-                   floor_div(size[d] - 1 - halo.low[d] - halo.extra[d], step))
-        if last < first:
-            return False
-        inside.first[d], inside.extent[d] = first, last + 1 - first
-    return 5 * box_positions(inside) >= 4 * box_positions(&t.tile)
+    while i < phase.tap_count:
+        line = &lines[count]
+        lane_tap(sample, &t.own.blocks, phase, i, output)
+        line.taps = min(most, phase.axis[2].taps - i % phase.axis[2].taps)
+        line.at = output[0] * x.space[0] + output[1] * x.space[1] + output[2] * x.space[2]
+        line.pixel = part.first[2] * sample.source[2].step + output[2]
+        y = part.first[1] * step + output[1]
+        line.first_row, line.end_row = max(<int64_t>0, -floor_div(y, step)), floor_div(size[1] - 1 - y, step) + 1
+        if not 0 <= (part.first[0] + z) * sample.source[0].step + output[0] < size[0]:
+            line.end_row = 0
+        i += line.taps
+        count += 1
+    return count
 
 
-cdef void compute_phase(const LaneTask *t, int64_t number, const Box *box, const void *bias) noexcept nogil:
-    """Compute the pixels of a phase under a box of steps none of whose taps meet padding."""
+cdef void compute_phase(const LaneTask *t, int64_t number, const void *bias) noexcept nogil:
+    """Compute a tile's pixels of a phase."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const Phase *phase = &t.tables.phases[number]
     cdef const ConvView *x = &t.run.problem.view[CONV_GRAD_OUTPUT]
     cdef const ConvView *out = &t.run.problem.view[CONV_GRAD_INPUT]
-    cdef int64_t at[PIXEL_TAPS]
-    cdef int64_t output[3]
-    cdef const char *source = x.data + box.n * x.n + t.channel * x.channel
-    cdef char *to = out.data + box.n * out.n + t.channel * out.channel
-    cdef int64_t z, first = t.tables.start[number]
+    cdef int64_t z
+    cdef int64_t size[3]
+    cdef const char *source = x.data + t.tile.n * x.n + t.channel * x.channel
+    cdef char *to = out.data + t.tile.n * out.n + t.channel * out.channel
+    cdef PixelLine lines[WIDE_PIXEL_LINES]
     cdef StencilPixels pixels
     cdef Box part
-    cdef int i, d
-    if not phase_part(phase, box, &part):
+    cdef int d
+    if not phase_part(phase, &t.tile, &part):
         return
     for d in range(3):
         source += part.first[d] * sample.source[d].step * x.space[d]
         to += (phase.axis[d].first + part.first[d] * sample.axis[d].stride) * out.space[d]
-    pixels.taps, pixels.at = t.tables.start[number + 1] - first, at
-    for i in range(pixels.taps):
-        lane_tap(sample, &t.own.blocks, phase, i, output)
-        at[i] = output[0] * x.space[0] + output[1] * x.space[1] + output[2] * x.space[2]
+    output_size(sample, size)
+    pixels.line = lines
     pixels.rows, pixels.width, pixels.channels = part.extent[1], part.extent[2], t.channels
     pixels.from_row, pixels.from_pixel = sample.source[1].step * x.space[1], sample.source[2].step * x.space[2]
     pixels.to_row, pixels.to_pixel = sample.axis[1].stride * out.space[1], sample.axis[2].stride * out.space[2]
+    pixels.row, pixels.step = size[2], sample.source[2].step
     pixels.weights, pixels.past, pixels.bias = t.bytes // sample.item, t.run.problem.stream, bias
     for z in range(part.extent[0]):
-        kernels.stencil_pixels[sample.dtype](&pixels, source + z * sample.source[0].step * x.space[0],
-                                             t.weights + first * sample.lanes * sample.item,
-                                             to + z * sample.axis[0].stride * out.space[0])
+        pixels.lines = fill_pixel_lines(t, phase, &part, z, lines)
+        kernels.stencil_pixels[sample.dtype](
+            &pixels, source + z * sample.source[0].step * x.space[0],
+            t.weights + t.tables.start[number] * sample.lanes * sample.item,
+            to + z * sample.axis[0].stride * out.space[0])
 
 
-cdef void compute_pixels(const LaneTask *t, const Box *box) noexcept nogil:
-    """Compute all phases under a box of steps none of whose taps meet padding."""
-    cdef double bias[BIAS_STAGED]
+cdef void compute_pixels(const LaneTask *t) noexcept nogil:
+    """Compute a tile's pixels."""
+    cdef double bias[PIXEL_CHANNELS]
     cdef bint biased = has_output_bias(t.run.problem)
-    cdef int64_t number
-    if biased:
-        load_output_bias(t.run.problem, t.channel, t.channels, <char *>bias)
+    cdef int64_t number, first = 0
+    while biased and first < t.channels:
+        load_output_bias(t.run.problem, t.channel + first, min(<int64_t>BIAS_STAGED, t.channels - first),
+                         <char *>bias + first * t.run.sample.item)
+        first += BIAS_STAGED
     for number in range(phase_count(t.run.sample)):
-        compute_phase(t, number, box, <const void *>bias if biased else NULL)
-
-
-cdef void compute_block(LaneTask *t) noexcept nogil:
-    """Compute the pixels of a box of steps, if there are any, by a packed block."""
-    cdef int64_t v
-    if box_positions(&t.tile) <= 0:
-        return
-    place_tile(t)
-    if box_positions(&t.pixels) <= 0:
-        return
-    load_tile_output(t, 0)
-    for v in range(t.vectors):
-        tile_grad_input(t, v, 0)
-    save_tile_input(t)
-
-
-cdef void compute_around(const LaneTask *t, const Box *inside) noexcept nogil:
-    """Compute what a tile has around a box: what lies before and behind it along an axis, then along the next one,
-    within the box along the axes before."""
-    cdef LaneTask part = t[0]
-    cdef Box rest = t.tile
-    cdef int64_t first, end
-    cdef int d
-    for d in range(3):
-        first, end = rest.first[d], rest.first[d] + rest.extent[d]
-        part.tile = rest
-        part.tile.extent[d] = inside.first[d] - first
-        compute_block(&part)
-        part.tile.first[d] = inside.first[d] + inside.extent[d]
-        part.tile.extent[d] = end - part.tile.first[d]
-        compute_block(&part)
-        rest.first[d], rest.extent[d] = inside.first[d], inside.extent[d]
+        compute_phase(t, number, <const void *>bias if biased else NULL)
 
 
 # ---- the sums of grad_weight
@@ -139,7 +129,7 @@ cdef bint dots_pixels(const LaneTask *t) noexcept nogil:
     """Say whether a task's sums of grad_weight are computed where grad_output and the input lie: float32 of whole
     vectors of channels, images, and numbers of taps that are summed as many at a time as the kernel has room for."""
     cdef const SampleGeometry *sample = t.run.sample
-    return by_pixels(t, CONV_INPUT) and sample.dtype == DTYPE_F32 and t.channels % sample.lanes == 0 \
+    return by_pixels(t.run.problem, CONV_INPUT) and sample.dtype == DTYPE_F32 and t.channels % sample.lanes == 0 \
         and is_flat(&sample.axis[0]) and sample.taps % DOT_PIXEL_TAPS in (0, DOT_PIXEL_REST)
 
 
@@ -187,16 +177,27 @@ cdef void dot_pixels(const LaneTask *t, char *products) noexcept nogil:
         kernels.stencil_dot_pixels(&dot, from_g, from_x, products)
 
 
+cdef void run_blocks(const LaneTask *t, char *products) noexcept nogil:
+    """Compute both gradients on one tile by packed blocks, as many vectors of channels at a time as these have room
+    for."""
+    cdef LaneTask some = t[0]
+    cdef int64_t v = 0
+    while v < t.vectors:
+        some.channel, some.vectors = t.channel + v * t.run.sample.lanes, min(t.own.block_vectors, t.vectors - v)
+        some.channels = min(some.vectors * t.run.sample.lanes, t.channels - v * t.run.sample.lanes)
+        some.weights = t.weights + v * t.bytes
+        run_stencils(&some, products + v * t.bytes)
+        v += some.vectors
+
+
 cdef void run_lane_tile(const LaneTask *t, char *products) noexcept nogil:
     """Compute all that is wanted of one tile; products: room for its sums of grad_weight."""
     cdef LaneTask rest = t[0]
-    cdef Box inside
     if t.of_weight and dots_pixels(t) and most_taps_inside(t):
         dot_pixels(t, products)
         rest.of_weight = False
-    if t.of_input and writes_pixels(t) and inside_of_tile(t, &inside):
-        compute_pixels(t, &inside)
-        compute_around(t, &inside)
+    if t.of_input and not t.nonfinite[0] and writes_pixels(t.run.problem):
+        compute_pixels(t)
         rest.of_input = False
     if rest.of_weight or rest.of_input:
-        run_stencils(&rest, products)
+        run_blocks(&rest, products)

@@ -3,6 +3,7 @@
 ctypedef struct Depthwise:
     LaneBlocks blocks
     int64_t vectors        # of channels, one after the other in a task, which make lines of memory
+    int64_t block_vectors  # of which so many are packed at a time
     int64_t g_apart, x_apart, sums_apart  # positions from a vector's block to the next one's
     int64_t each, parts    # channels of a task, tasks along them
     bint by_lines          # tasks begin where lines of memory do
