@@ -1,6 +1,6 @@
-# grad_input of one tap where the channels of both tensors lie side by side, some pixels at a time: they are read where
-# they lie, or (pairs of bfloat16) put in order, and grad_input is written from registers or while its sums are in the
-# first-level cache. The values and the order of their products are those of a packed block.
+# grad_input where its channels lie side by side, written from registers where all products are one block's; and that of
+# one tap where the channels of both tensors do, some pixels at a time: they are read where they lie, or (pairs of
+# bfloat16) put in order. The values and the order of their products are those of a packed block and of sums.
 cdef enum:
     PIXELS_AT_ONCE = 64
     PIXELS_BYTES = 16384   # of what is kept of them between the tensors, at most
@@ -60,6 +60,48 @@ cdef void put_pixels(const ConvRun *run, const InputTile *some, BatchReduce *ste
             tile.kernel(steps, some.block, some.indirection + i, weight, to + i * to_step + p * columns * item,
                         to_step // item, GEMM_PUT_PAST if past else GEMM_PUT)
             i += tile.rows
+
+
+cdef bint puts_tile(const ConvRun *run, const InputTile *t) noexcept nogil:
+    """Say whether a tile's products, all of one block and one panel of taps, can be written from registers, and its
+    pixels follow each other in stretches that are long enough."""
+    cdef const ConvProblem *problem = run.problem
+    cdef const SampleGeometry *sample = run.sample
+    cdef const MicroPanels *ci = &(<const InputTiles *>run.blocking.own).weights.ci
+    cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
+    cdef int64_t last_columns = t.sums.channels - (t.panels - 1) * ci.columns
+    if out.channel != itemsize_of(sample.dtype) or run.nonfinite or problem.accumulate \
+            or not (bfloat16_dot2(sample) or of_whole_elements(problem, out)):
+        return False
+    return sample.cout <= run.order.channels and 0 < t.phase.tap_count <= run.order.taps \
+        and t.tile.extent[2] >= max(register_tile(sample, ci, ci.columns).rows,
+                                    register_tile(sample, ci, last_columns).rows)
+
+
+cdef void put_tile(const ConvRun *run, const InputTile *t, const BatchReduce *steps, Prefetch *prefetch) noexcept nogil:
+    """Write the products of a tile, in one stretch where its pixels follow each other evenly, else row by row."""
+    cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
+    cdef double bias[BIAS_STAGED]
+    cdef InputTile some = t[0]
+    cdef BatchReduce all_steps = steps[0]
+    cdef int64_t n, z, y
+    cdef int64_t step[3]
+    cdef int d
+    for d in range(3):
+        step[d] = out.space[d] * run.sample.axis[d].stride
+    all_steps.bias = <const void *>bias if has_output_bias(run.problem) else NULL
+    if follow_evenly(&t.tile, out.n, step):
+        put_pixels(run, &some, &all_steps,
+                   tile_row(run.problem, t.sums.group, &t.phase, &t.tile, t.sums.ci_from, 0, 0, 0), step[2], prefetch)
+        return
+    some.pixels = t.tile.extent[2]
+    for n in range(t.tile.samples):
+        for z in range(t.tile.extent[0]):
+            for y in range(t.tile.extent[1]):
+                put_pixels(run, &some, &all_steps,
+                           tile_row(run.problem, t.sums.group, &t.phase, &t.tile, t.sums.ci_from, n, z, y), step[2],
+                           prefetch)
+                some.indirection += some.pixels
 
 
 cdef void sum_pixels(const ConvRun *run, InputTile *some, BatchReduce *steps, char *source, char *to, int64_t to_step,

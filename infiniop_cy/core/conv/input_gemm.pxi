@@ -103,7 +103,7 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
-    cdef bint in_place
+    cdef bint in_place, puts
     cdef int d
     cdef InputTile t
     cdef Box block
@@ -123,7 +123,9 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
         lead_through_output(run, &t, &block, &steps)
     else:
         fill_indirection(&t.tile, block.extent, pitch, t.indirection)
-    clear_input_sums(run, &t)
+    puts = puts_tile(run, &t)
+    if not puts:
+        clear_input_sums(run, &t)
     while t.phase.tap_count and co < sample.cout:
         count = min(run.order.channels, sample.cout - co)
         steps.depth = ceil_div(count, 2) if own.weights.ci.vnni else count
@@ -142,12 +144,16 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
                 else:
                     t.a_offset[s] = tap_place(sample, &block, output, k, halo.low) * pitch
                 t.b_offset[s] = s * steps.depth * own.weights.ci.columns
-            multiply_panels(run, &t, &steps, co, tap, &prefetch)
+            if puts:
+                put_tile(run, &t, &steps, &prefetch)
+            else:
+                multiply_panels(run, &t, &steps, co, tap, &prefetch)
             tap += run.order.taps
         co += run.order.channels
         if in_place:
             t.block += run.order.channels * g.channel
-    end_input_tile(run, &t)
+    if not puts:
+        end_input_tile(run, &t)
 
 
 cdef void explain_input_gemm(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,
