@@ -3,8 +3,6 @@
 cdef enum:
     WEIGHT_PIXELS = 1024       # output pixels of a tile: the steps of a product
     SHORT_IMAGE = 64           # with fewer output pixels tiles hold several samples, products are added one by one
-    WEIGHT_CHUNK = 64          # pixels that all rows and columns meet before the next ones, where these are not packed
-    WEIGHT_CALLS = 16          # register tiles of a chunk, with fewer of which prefetching it would hold up the loads
 
     # pieces of a thread's scratch
     WEIGHT_INPUT = 0
@@ -211,69 +209,6 @@ cdef void pack_output_columns(const ConvRun *run, WeightTile *t, const Box *tile
         else:
             pack_channels(run.problem, g, size, tile, first, count, t.output + p * panel_bytes, columns, False,
                           t.staging, t.place)
-
-
-cdef void chunk_steps(const WeightTile *t, const BatchReduce *steps, int64_t first, int64_t *offset,
-                      BatchReduce *some) noexcept nogil:
-    """Take the steps from `first` on that make a chunk: pixels of the only stretch, or a row of pixels."""
-    some[0] = steps[0]
-    some.count, some.a_offset, some.b_offset = 1, offset, offset + 1
-    if steps.count == 1:
-        some.depth = min(<int64_t>WEIGHT_CHUNK, steps.depth - first)
-        offset[0], offset[1] = t.a_offset[0] + first * steps.a_step, t.b_offset[0] + first * steps.b_step
-    else:
-        offset[0], offset[1] = t.a_offset[first], t.b_offset[first]
-
-
-cdef void copy_columns(const ConvRun *run, const WeightTile *t, const BatchReduce *some) noexcept nogil:
-    """Copy the columns of a chunk side by side, as [micro-panel][pixel][co]."""
-    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
-    cdef int64_t item = run.sample.item, columns = own.co.columns, p
-    for p in range(t.panels):
-        kernels.pad_rows(t.columns + (some.b_offset[0] + p * columns) * item, some.b_step * item,
-                         t.output + p * some.depth * columns * item, columns * item, some.depth, 0,
-                         min(columns, t.cos - p * columns) * item, columns * item)
-
-
-cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchReduce *steps) noexcept nogil:
-    """Add the products of the rows and columns of a tile where both lie pixel by pixel: all of some pixels, while the
-    next ones are asked for. Unless products are added one by one anyway, a tile has sums of its own, so that no bit
-    depends on where it is cut."""
-    cdef const SampleGeometry *sample = run.sample
-    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
-    cdef int64_t item = sample.item, first = 0, last = steps.depth if steps.count == 1 else steps.count, p
-    cdef int64_t step = WEIGHT_CHUNK if steps.count == 1 else 1
-    cdef int64_t calls = t.panels * ceil_div(t.rows, register_tile(sample, &own.co, t.cos).rows)
-    cdef int64_t offset[2]
-    cdef char *sums = t.sums if t.chains else t.chained
-    cdef bint copies = not spreads_over_sets(steps.b_step * item)
-    cdef char *columns_from
-    cdef int64_t panel
-    cdef Prefetch rows, columns
-    cdef BatchReduce some, next
-    if not t.chains:
-        memset(t.chained, 0, t.rows * t.pitch * item)
-    while first < last:
-        no_prefetch(&rows)
-        if calls >= WEIGHT_CALLS and first + step < last:
-            chunk_steps(t, steps, first + step, offset, &next)
-            prefetch_pixels(t.input + offset[0] * item, next.a_step * item, next.depth, t.rows * item, calls, &rows)
-            prefetch_pixels(t.columns + offset[1] * item, next.b_step * item, next.depth, t.cos * item, calls, &columns)
-            rows.lines += columns.lines
-            columns.lines, rows.then = rows.lines, &columns
-        chunk_steps(t, steps, first, offset, &some)
-        panel = t.column_panel * item
-        columns_from = t.columns
-        if copies:
-            copy_columns(run, t, &some)
-            panel, columns_from = some.depth * own.co.columns * item, t.output
-            some.b_step, offset[1] = own.co.columns, 0
-        for p in range(t.panels):
-            multiply(register_tile(sample, &own.co, t.cos - p * own.co.columns), &some, t.input, t.indirection, t.rows,
-                     columns_from + p * panel, sums + p * own.co.columns * item, t.pitch, item, True, &rows)
-        first += step
-    if not t.chains:
-        add_values(sample, t.chained, t.sums, t.rows * t.pitch)
 
 
 cdef void multiply_columns(const ConvRun *run, const WeightTile *t, BatchReduce *steps,
