@@ -104,9 +104,17 @@ cdef void put_tile(const ConvRun *run, const InputTile *t, const BatchReduce *st
                 some.indirection += some.pixels
 
 
-cdef void sum_pixels(const ConvRun *run, InputTile *some, BatchReduce *steps, char *source, char *to, int64_t to_step,
+cdef char *pixel_of_tile(const ConvRun *run, const InputTile *t, int64_t number) noexcept nogil:
+    """Find the pixel of that number of a tile in grad_input."""
+    cdef int64_t row = number // t.tile.extent[2], plane = row // t.tile.extent[1]
+    return tile_row(run.problem, t.sums.group, &t.phase, &t.tile, t.sums.ci_from, plane // t.tile.extent[0],
+                    plane % t.tile.extent[0], row % t.tile.extent[1]) \
+        + number % t.tile.extent[2] * run.sample.axis[2].stride * run.problem.view[CONV_GRAD_INPUT].space[2]
+
+
+cdef void sum_pixels(const ConvRun *run, InputTile *some, BatchReduce *steps, char *source,
                      Prefetch *prefetch) noexcept nogil:
-    """Add the products of some pixels, panel after panel of co, and save their sums."""
+    """Add the products of some pixels, panel after panel of co."""
     cdef const SampleGeometry *sample = run.sample
     cdef int64_t co = 0
     memset(some.sums.data, 0, some.pixels * some.sums.pixel_pitch * sample.item)
@@ -118,14 +126,29 @@ cdef void sum_pixels(const ConvRun *run, InputTile *some, BatchReduce *steps, ch
     some.tile.samples = some.tile.extent[0] = some.tile.extent[1] = 1
     some.tile.extent[2] = some.pixels
     add_output_bias(run.problem, &some.sums, &some.tile, bfloat16_dot2(sample))
-    save_pixels(run.problem, some.sums.data, some.sums.pixel_pitch, some.pixels, some.sums.channels, to, to_step,
-                itemsize_of(sample.dtype), some.staging)
+
+
+cdef void save_sums_of_pixels(const ConvRun *run, const InputTile *t, const InputTile *some, int64_t first,
+                              bint even) noexcept nogil:
+    """Save the sums of the tile's pixels from `first` on: at once where all follow each other evenly, else row by
+    row."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef int64_t width = t.tile.extent[2], done = 0, n
+    while done < some.pixels:
+        n = some.pixels - done
+        if not even:
+            n = min(n, width - (first + done) % width)
+        save_pixels(run.problem, some.sums.data + done * some.sums.pixel_pitch * sample.item, some.sums.pixel_pitch, n,
+                    some.sums.channels, pixel_of_tile(run, t, first + done),
+                    run.problem.view[CONV_GRAD_INPUT].space[2] * sample.axis[2].stride, itemsize_of(sample.dtype),
+                    some.staging)
+        done += n
 
 
 cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchReduce *steps, char *source,
-                           int64_t pixels, char *to, int64_t to_step) noexcept nogil:
-    """Multiply some pixels at a time by all panels, and write them to pixels to_step bytes apart, while the next ones
-    are asked for."""
+                           int64_t first, int64_t pixels, bint even) noexcept nogil:
+    """Multiply the tile's pixels from `first` on, some at a time, by all panels, and write them, while the next ones
+    are asked for. even: grad_input's pixels follow each other evenly; else they are rows."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef bint vnni = own.weights.ci.vnni
@@ -133,10 +156,10 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     cdef int64_t rows = register_tile(sample, &own.weights.ci, t.sums.channels).rows, item = itemsize_of(sample.dtype)
     cdef int64_t last_rows = register_tile(sample, &own.weights.ci, last_columns).rows
     cdef int64_t step = run.problem.view[CONV_GRAD_OUTPUT].space[2], apart = step // item
-    cdef int64_t kept = t.sums.pixel_pitch * sample.item, chunk, calls, n, next, i
+    cdef int64_t kept = t.sums.pixel_pitch * sample.item, chunk, calls, next, i
     cdef int64_t place[PIXELS_AT_ONCE + MAX_ROWS]
     cdef double bias[BIAS_STAGED]
-    cdef bint put = sample.cout <= run.order.channels
+    cdef bint put = sample.cout <= run.order.channels and (even or pixels <= t.tile.extent[2])
     cdef BatchReduce part = steps[0]
     cdef InputTile some = t[0]
     cdef Prefetch prefetch
@@ -150,41 +173,51 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     for i in range(chunk + MAX_ROWS):
         place[i] = i * apart
     while pixels and not is_stopped(run):
-        n = min(chunk, pixels)
-        next = min(chunk, pixels - n)
+        some.pixels = min(chunk, pixels)
+        next = min(chunk, pixels - some.pixels)
         no_prefetch(&prefetch)
         if next:
-            prefetch_pixels(source + n * step, step, next, sample.cout * item, calls, &prefetch)
-        some.pixels = n
-        if put and n >= rows and n >= last_rows:
+            prefetch_pixels(source + some.pixels * step, step, next, sample.cout * item, calls, &prefetch)
+        if put and some.pixels >= rows and some.pixels >= last_rows:
             lead_pixels(run, &some, source, 0, &part)
-            put_pixels(run, &some, &part, to, to_step, &prefetch)
+            put_pixels(run, &some, &part, pixel_of_tile(run, t, first),
+                       run.problem.view[CONV_GRAD_INPUT].space[2] * sample.axis[2].stride, &prefetch)
         else:
-            sum_pixels(run, &some, &part, source, to, to_step, &prefetch)
-        source += n * step
-        to += n * to_step
-        pixels -= n
+            sum_pixels(run, &some, &part, source, &prefetch)
+            save_sums_of_pixels(run, t, &some, first, even)
+        source += some.pixels * step
+        first += some.pixels
+        pixels -= some.pixels
+
+
+cdef bint rows_fill_tiles(const ConvRun *run, const InputTile *t) noexcept nogil:
+    """Say whether register tiles over one row of pixels at a time compute few of them twice."""
+    cdef int64_t width = t.tile.extent[2]
+    cdef int64_t rows = register_tile(run.sample, &(<const InputTiles *>run.blocking.own).weights.ci,
+                                      t.sums.channels).rows
+    return round_up(width, rows) * 8 <= width * 9 and run.sample.cout <= run.order.channels
 
 
 cdef void multiply_by_pixels(const ConvRun *run, const InputTile *t, const Box *block,
                              const BatchReduce *steps) noexcept nogil:
-    """Multiply and save a tile, in one stretch where its pixels follow each other evenly in both tensors, else row by
-    row."""
+    """Multiply and save a tile, in one stretch where its pixels follow each other evenly in grad_output, else row by
+    row; these, too, where they go from registers to grad_input's rows."""
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
-    cdef int64_t n, z, y
+    cdef int64_t n, z, y, number = 0
     cdef int64_t step[3]
     cdef char *source = first_of_output(run, t, block)
+    cdef bint even
     cdef int d
     for d in range(3):
         step[d] = out.space[d] * run.sample.axis[d].stride
-    if follow_evenly(&t.tile, out.n, step) and follow_evenly(&t.tile, g.n, g.space):
-        multiply_stretch(run, t, steps, source, t.pixels, tile_row(run.problem, t.sums.group, &t.phase, &t.tile,
-                                                                   t.sums.ci_from, 0, 0, 0), step[2])
+    even = follow_evenly(&t.tile, out.n, step)
+    if follow_evenly(&t.tile, g.n, g.space) and (even or not rows_fill_tiles(run, t)):
+        multiply_stretch(run, t, steps, source, 0, t.pixels, even)
         return
     for n in range(t.tile.samples):
         for z in range(t.tile.extent[0]):
             for y in range(t.tile.extent[1]):
-                multiply_stretch(run, t, steps, source + n * g.n + z * g.space[0] + y * g.space[1], t.tile.extent[2],
-                                 tile_row(run.problem, t.sums.group, &t.phase, &t.tile, t.sums.ci_from, n, z, y),
-                                 step[2])
+                multiply_stretch(run, t, steps, source + n * g.n + z * g.space[0] + y * g.space[1], number,
+                                 t.tile.extent[2], even)
+                number += t.tile.extent[2]
