@@ -19,20 +19,58 @@ cdef bint both_lie_by_pixels(const ConvRun *run, const InputTile *t, const Box *
         and g.channel == item and out.channel == item and lies_in_output(run.sample, block)
 
 
-cdef void lead_pixels(const ConvRun *run, InputTile *some, char *source, int64_t co, BatchReduce *steps) noexcept nogil:
-    """Lead a step through a panel of co of some pixels: where they lie, or put in order first."""
+cdef int64_t source_of_pixel(const ConvRun *run, const InputTile *t, int64_t number) noexcept nogil:
+    """Count the bytes from what the tile's first pixel meets in grad_output to what that of this number does."""
+    cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t row = number // t.tile.extent[2], plane = row // t.tile.extent[1]
+    return plane // t.tile.extent[0] * g.n + plane % t.tile.extent[0] * g.space[0] \
+        + row % t.tile.extent[1] * g.space[1] + number % t.tile.extent[2] * g.space[2]
+
+
+# Some pixels of a tile, from one on. What they meet, and where they lie in grad_input, follow each other evenly, or row
+# by row.
+ctypedef struct PixelStretch:
+    int64_t first, pixels
+    bint even_source, even
+
+
+cdef int64_t even_pixels(const InputTile *t, int64_t number, int64_t left, bint even) noexcept nogil:
+    """Count the pixels from that number on that follow each other evenly, of those that are left."""
+    return left if even else min(left, t.tile.extent[2] - number % t.tile.extent[2])
+
+
+cdef void point_pixels(const ConvRun *run, const InputTile *t, const PixelStretch *stretch, int64_t pixels,
+                       int64_t *indirection) noexcept nogil:
+    """Point the first pixels of a stretch, which are read where they lie, at what they meet."""
+    cdef int64_t item = itemsize_of(run.sample.dtype), step = run.problem.view[CONV_GRAD_OUTPUT].space[2] // item
+    cdef int64_t first = source_of_pixel(run, t, stretch.first), done = 0, from_first, n, i
+    while done < pixels:
+        n = even_pixels(t, stretch.first + done, pixels - done, stretch.even_source)
+        from_first = (source_of_pixel(run, t, stretch.first + done) - first) // item
+        for i in range(n):
+            indirection[done + i] = from_first + i * step
+        done += n
+
+
+cdef void lead_pixels(const ConvRun *run, const InputTile *t, const PixelStretch *stretch, char *first_source,
+                      int64_t co, InputTile *some, BatchReduce *steps) noexcept nogil:
+    """Lead a step through a panel of co of some pixels: where they lie, or put in order first. first_source: what the
+    tile's first pixel meets."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
-    cdef int64_t count = min(run.order.channels, sample.cout - co)
-    source += co * itemsize_of(sample.dtype)
+    cdef int64_t count = min(run.order.channels, sample.cout - co), pitch = some.indirection[1] * 2, done = 0, n
+    first_source += co * itemsize_of(sample.dtype)
     steps.count, steps.depth = 1, count
     some.a_offset[0] = some.b_offset[0] = 0
-    if own.weights.ci.vnni:
-        steps.depth = ceil_div(count, 2)
-        kernels.vnni.of_lines(source, run.problem.view[CONV_GRAD_OUTPUT].space[2], some.block, some.indirection[1] * 2,
-                              some.pixels, count)
-    else:
-        some.block = source
+    if not own.weights.ci.vnni:
+        some.block = first_source + source_of_pixel(run, t, stretch.first)
+        return
+    steps.depth = ceil_div(count, 2)
+    while done < some.pixels:
+        n = even_pixels(t, stretch.first + done, some.pixels - done, stretch.even_source)
+        kernels.vnni.of_lines(first_source + source_of_pixel(run, t, stretch.first + done),
+                              run.problem.view[CONV_GRAD_OUTPUT].space[2], some.block + done * pitch, pitch, n, count)
+        done += n
 
 
 cdef void put_pixels(const ConvRun *run, const InputTile *some, BatchReduce *steps, char *to, int64_t to_step,
@@ -112,82 +150,71 @@ cdef char *pixel_of_tile(const ConvRun *run, const InputTile *t, int64_t number)
         + number % t.tile.extent[2] * run.sample.axis[2].stride * run.problem.view[CONV_GRAD_INPUT].space[2]
 
 
-cdef void sum_pixels(const ConvRun *run, InputTile *some, BatchReduce *steps, char *source,
-                     Prefetch *prefetch) noexcept nogil:
-    """Add the products of some pixels, panel after panel of co."""
+cdef void sum_pixels(const ConvRun *run, const InputTile *t, const PixelStretch *stretch, char *first_source,
+                     InputTile *some, BatchReduce *steps, Prefetch *prefetch) noexcept nogil:
+    """Add the products of some pixels, panel after panel of co, and save their sums."""
     cdef const SampleGeometry *sample = run.sample
-    cdef int64_t co = 0
-    memset(some.sums.data, 0, some.pixels * some.sums.pixel_pitch * sample.item)
+    cdef int64_t co = 0, done = 0, n, pitch = some.sums.pixel_pitch
+    memset(some.sums.data, 0, some.pixels * pitch * sample.item)
     repeat_last(some.indirection, some.pixels)
     while co < sample.cout:
-        lead_pixels(run, some, source, co, steps)
+        lead_pixels(run, t, stretch, first_source, co, some, steps)
         multiply_panels(run, some, steps, co, 0, prefetch)
         co += run.order.channels
     some.tile.samples = some.tile.extent[0] = some.tile.extent[1] = 1
     some.tile.extent[2] = some.pixels
     add_output_bias(run.problem, &some.sums, &some.tile, bfloat16_dot2(sample))
-
-
-cdef void save_sums_of_pixels(const ConvRun *run, const InputTile *t, const InputTile *some, int64_t first,
-                              bint even) noexcept nogil:
-    """Save the sums of the tile's pixels from `first` on: at once where all follow each other evenly, else row by
-    row."""
-    cdef const SampleGeometry *sample = run.sample
-    cdef int64_t width = t.tile.extent[2], done = 0, n
     while done < some.pixels:
-        n = some.pixels - done
-        if not even:
-            n = min(n, width - (first + done) % width)
-        save_pixels(run.problem, some.sums.data + done * some.sums.pixel_pitch * sample.item, some.sums.pixel_pitch, n,
-                    some.sums.channels, pixel_of_tile(run, t, first + done),
+        n = even_pixels(t, stretch.first + done, some.pixels - done, stretch.even)
+        save_pixels(run.problem, some.sums.data + done * pitch * sample.item, pitch, n, some.sums.channels,
+                    pixel_of_tile(run, t, stretch.first + done),
                     run.problem.view[CONV_GRAD_INPUT].space[2] * sample.axis[2].stride, itemsize_of(sample.dtype),
                     some.staging)
         done += n
 
 
-cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchReduce *steps, char *source,
-                           int64_t first, int64_t pixels, bint even) noexcept nogil:
-    """Multiply the tile's pixels from `first` on, some at a time, by all panels, and write them, while the next ones
-    are asked for. even: grad_input's pixels follow each other evenly; else they are rows."""
+cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchReduce *steps, char *first_source,
+                           PixelStretch stretch) noexcept nogil:
+    """Multiply a stretch of pixels, some at a time, by all panels, and write them, while the next ones are asked
+    for."""
     cdef const SampleGeometry *sample = run.sample
-    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
-    cdef bint vnni = own.weights.ci.vnni
-    cdef int64_t last_columns = t.sums.channels - (t.panels - 1) * own.weights.ci.columns
-    cdef int64_t rows = register_tile(sample, &own.weights.ci, t.sums.channels).rows, item = itemsize_of(sample.dtype)
-    cdef int64_t last_rows = register_tile(sample, &own.weights.ci, last_columns).rows
-    cdef int64_t step = run.problem.view[CONV_GRAD_OUTPUT].space[2], apart = step // item
-    cdef int64_t kept = t.sums.pixel_pitch * sample.item, chunk, calls, next, i
+    cdef const MicroPanels *ci = &(<const InputTiles *>run.blocking.own).weights.ci
+    cdef const RegisterTile *last = register_tile(sample, ci, t.sums.channels - (t.panels - 1) * ci.columns)
+    cdef int64_t rows = register_tile(sample, ci, t.sums.channels).rows, item = itemsize_of(sample.dtype)
+    cdef int64_t step = run.problem.view[CONV_GRAD_OUTPUT].space[2], kept = t.sums.pixel_pitch * sample.item
+    cdef int64_t apart = round_up(min(sample.cout, run.order.channels), CONV_ALIGN // 2) | CONV_ALIGN // 2
+    cdef int64_t chunk, calls, next, i
     cdef int64_t place[PIXELS_AT_ONCE + MAX_ROWS]
     cdef double bias[BIAS_STAGED]
-    cdef bint put = sample.cout <= run.order.channels and (even or pixels <= t.tile.extent[2])
+    cdef bint put = sample.cout <= run.order.channels and stretch.even
     cdef BatchReduce part = steps[0]
     cdef InputTile some = t[0]
     cdef Prefetch prefetch
-    if vnni:  # an odd number of cache lines, since powers of two share cache sets
-        apart = round_up(min(sample.cout, run.order.channels), CONV_ALIGN // 2) | CONV_ALIGN // 2
-        kept = max(kept, apart * 2)
-    chunk = rows * max(<int64_t>2, min(<int64_t>PIXELS_AT_ONCE, PIXELS_BYTES // kept) // rows)
+    chunk = rows * max(<int64_t>2, min(<int64_t>PIXELS_AT_ONCE,
+                                       PIXELS_BYTES // (max(kept, apart * 2) if ci.vnni else kept)) // rows)
     calls = t.panels * ceil_div(chunk, rows) * ceil_div(sample.cout, run.order.channels)
     part.bias = <const void *>bias if has_output_bias(run.problem) else NULL
     some.indirection = place
-    for i in range(chunk + MAX_ROWS):
+    for i in range(chunk + MAX_ROWS):  # pairs: an odd number of cache lines, since powers of two share cache sets
         place[i] = i * apart
-    while pixels and not is_stopped(run):
-        some.pixels = min(chunk, pixels)
-        next = min(chunk, pixels - some.pixels)
+    while stretch.pixels and not is_stopped(run):
+        some.pixels = min(chunk, stretch.pixels)
+        next = even_pixels(t, stretch.first + some.pixels, min(chunk, stretch.pixels - some.pixels),
+                           stretch.even_source)
         no_prefetch(&prefetch)
         if next:
-            prefetch_pixels(source + some.pixels * step, step, next, sample.cout * item, calls, &prefetch)
-        if put and some.pixels >= rows and some.pixels >= last_rows:
-            lead_pixels(run, &some, source, 0, &part)
-            put_pixels(run, &some, &part, pixel_of_tile(run, t, first),
+            prefetch_pixels(first_source + source_of_pixel(run, t, stretch.first + some.pixels), step, next,
+                            sample.cout * item, calls, &prefetch)
+        if not ci.vnni:
+            point_pixels(run, t, &stretch, some.pixels, place)
+        if put and some.pixels >= rows and some.pixels >= last.rows:
+            lead_pixels(run, t, &stretch, first_source, 0, &some, &part)
+            put_pixels(run, &some, &part, pixel_of_tile(run, t, stretch.first),
                        run.problem.view[CONV_GRAD_INPUT].space[2] * sample.axis[2].stride, &prefetch)
         else:
-            sum_pixels(run, &some, &part, source, &prefetch)
-            save_sums_of_pixels(run, t, &some, first, even)
-        source += some.pixels * step
-        first += some.pixels
-        pixels -= some.pixels
+            sum_pixels(run, t, &stretch, first_source, &some, &part, &prefetch)
+        stretch.first += some.pixels
+        stretch.pixels -= some.pixels
 
 
 cdef bint rows_fill_tiles(const ConvRun *run, const InputTile *t) noexcept nogil:
@@ -195,29 +222,27 @@ cdef bint rows_fill_tiles(const ConvRun *run, const InputTile *t) noexcept nogil
     cdef int64_t width = t.tile.extent[2]
     cdef int64_t rows = register_tile(run.sample, &(<const InputTiles *>run.blocking.own).weights.ci,
                                       t.sums.channels).rows
-    return round_up(width, rows) * 8 <= width * 9 and run.sample.cout <= run.order.channels
+    return round_up(width, rows) * 8 <= width * 9
 
 
 cdef void multiply_by_pixels(const ConvRun *run, const InputTile *t, const Box *block,
                              const BatchReduce *steps) noexcept nogil:
-    """Multiply and save a tile, in one stretch where its pixels follow each other evenly in grad_output, else row by
-    row; these, too, where they go from registers to grad_input's rows."""
+    """Multiply and save a tile: row by row where grad_input's rows lie apart and can be written from registers, else in
+    one stretch."""
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
-    cdef int64_t n, z, y, number = 0
     cdef int64_t step[3]
-    cdef char *source = first_of_output(run, t, block)
-    cdef bint even
+    cdef char *first_source = first_of_output(run, t, block)
+    cdef PixelStretch stretch
     cdef int d
     for d in range(3):
         step[d] = out.space[d] * run.sample.axis[d].stride
-    even = follow_evenly(&t.tile, out.n, step)
-    if follow_evenly(&t.tile, g.n, g.space) and (even or not rows_fill_tiles(run, t)):
-        multiply_stretch(run, t, steps, source, 0, t.pixels, even)
+    stretch.first, stretch.pixels = 0, t.pixels
+    stretch.even_source, stretch.even = follow_evenly(&t.tile, g.n, g.space), follow_evenly(&t.tile, out.n, step)
+    if stretch.even or run.sample.cout > run.order.channels or not rows_fill_tiles(run, t):
+        multiply_stretch(run, t, steps, first_source, stretch)
         return
-    for n in range(t.tile.samples):
-        for z in range(t.tile.extent[0]):
-            for y in range(t.tile.extent[1]):
-                multiply_stretch(run, t, steps, source + n * g.n + z * g.space[0] + y * g.space[1], number,
-                                 t.tile.extent[2], even)
-                number += t.tile.extent[2]
+    stretch.pixels, stretch.even_source, stretch.even = t.tile.extent[2], True, True
+    while stretch.first < t.pixels:
+        multiply_stretch(run, t, steps, first_source, stretch)
+        stretch.first += stretch.pixels
