@@ -139,10 +139,11 @@ cdef void multiply_panels(const ConvRun *run, const InputTile *t, const BatchRed
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef const WeightPanels *weights = &own.weights
     cdef int64_t item = run.sample.item, columns = weights.ci.columns, p
+    cdef char *weight
     for p in range(t.panels):
-        multiply(register_tile(run.sample, &weights.ci, t.sums.channels - p * columns), steps, t.block, t.indirection, t.pixels,
-                 weight_panel(run.sample, weights, shared_piece(run, INPUT_WEIGHTS), t.sums.group, t.panel_from + p, co)
-                 + (t.phase.first_packed + tap) * steps.depth * columns * item,
+        weight = weight_panel(run.sample, weights, shared_piece(run, INPUT_WEIGHTS), t.sums.group, t.panel_from + p, co)
+        multiply(register_tile(run.sample, &weights.ci, t.sums.channels - p * columns), steps, t.block, t.indirection,
+                 t.pixels, weight + (t.phase.first_packed + tap) * steps.depth * columns * item,
                  t.sums.data + p * columns * item, t.sums.pixel_pitch, item, False, prefetch)
 
 

@@ -1,5 +1,5 @@
-# grad_weight where rows and columns are read where they lie, channels side by side: chunk after chunk of pixels, each of
-# which all rows and columns meet while it is in the caches.
+# grad_weight where rows and columns are read where they lie, channels side by side: chunk after chunk of pixels, each
+# of which all rows and columns meet while it is in the caches.
 cdef enum:
     WEIGHT_CHUNK = 64      # pixels
     WEIGHT_STRETCHES = 16  # of such pixels, at most

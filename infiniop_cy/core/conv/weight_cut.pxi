@@ -1,5 +1,6 @@
-# How the (ci, tap) by co of grad_weight are cut into tasks: large ones, since each packs what it multiplies, but so that
-# the threads end together. Tasks of all columns follow each other, so that the narrow ones are spread over the threads.
+# How the (ci, tap) by co of grad_weight are cut into tasks: large ones, since each packs what it multiplies, but so
+# that the threads end together. Tasks of all columns follow each other, so that the narrow ones are spread over the
+# threads.
 cdef enum:
     WEIGHT_CO = 128      # columns of a task
     WEIGHT_ROWS = 576    # rows of a task

@@ -15,6 +15,8 @@ cdef enum:
     WEIGHT_B_OFFSETS = 7
     WEIGHT_BIAS = 8
     WEIGHT_CHAINED = 9
+    WEIGHT_TAP_A_OFFSETS = 10
+    WEIGHT_TAP_B_OFFSETS = 11
 
 
 ctypedef struct WeightTiles:
@@ -22,6 +24,7 @@ ctypedef struct WeightTiles:
     int64_t task_panels   # micro-panels of a task
     int64_t rows          # (ci, tap) of a task
     bint taps_lead        # rows are those of one tap after the other, as grad_weight lies
+    bint by_taps          # those of a tap are multiplied apart
     Tiling tiling         # of output pixels
     WeightParts parts     # in two rounds
 
@@ -44,6 +47,8 @@ ctypedef struct WeightTile:
     int64_t *indirection
     int64_t *a_offset
     int64_t *b_offset
+    int64_t *tap_a_offset  # of one tap
+    int64_t *tap_b_offset
 
 
 # Packs the input under a task's rows by a tile's pixels: fills the indirection buffer, and the steps but for b. Returns
@@ -70,25 +75,35 @@ cdef bint taps_lie_apart(const ConvProblem *problem) noexcept nogil:
         and not weights_in_line(sample, w)
 
 
-cdef void cut_weight_tiles(const ConvProblem *problem, const SumOrder *order, bint vnni, int64_t max_rows,
+cdef void cut_weight_tiles(const ConvProblem *problem, const SumOrder *order, bint vnni, bint by_taps, int64_t max_rows,
                            int64_t max_samples, int threads, WeightTiles *own) noexcept nogil:
-    """Make tasks of at most max_rows rows, and tiles of at most max_samples samples."""
+    """Make tasks of at most max_rows rows, and tiles of at most max_samples samples. by_taps: whether to multiply the
+    rows of a tap apart, if a task may have enough of them."""
     cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t unit
     cdef int64_t size[3]
     output_size(sample, size)
     one_sample_tiling(order.tile, &own.tiling)
     if order.accumulate:
         join_samples(size, problem.batch, min(max_samples, WEIGHT_PIXELS // sample.pixels_out), &own.tiling)
     cut_columns(sample, sample.cout, vnni, &own.co)
-    own.taps_lead = taps_lie_apart(problem) and sample.taps <= min(max_rows, <int64_t>WEIGHT_ROWS)
+    max_rows = min(max_rows, <int64_t>WEIGHT_ROWS)
+    own.by_taps = by_taps and sample.taps * TAP_ROWS <= max_rows
+    own.taps_lead = taps_lie_apart(problem) and sample.taps <= max_rows
+    unit = register_tile(sample, &own.co, sample.cout).rows
     if own.taps_lead:
-        cut_weight_tasks(sample, &own.co, min(max_rows, <int64_t>WEIGHT_ROWS) // sample.taps * sample.taps,
-                         sample.taps, threads, &own.task_panels, &own.rows)
-    else:
-        cut_weight_tasks(sample, &own.co, max_rows, register_tile(sample, &own.co, sample.cout).rows, threads,
-                         &own.task_panels, &own.rows)
+        unit = TAP_ROWS if own.by_taps else 1
+    if own.by_taps or own.taps_lead:
+        unit *= sample.taps
+        max_rows -= max_rows % unit
+    cut_weight_tasks(sample, &own.co, max_rows, unit, threads, &own.task_panels, &own.rows)
     own.parts.tasks = sample.groups * ceil_div(own.co.count, own.task_panels) \
         * ceil_div(sample.cin * sample.taps, own.rows)
+
+
+cdef int64_t summed_rows(const SampleGeometry *sample, const WeightTiles *own, int64_t rows) noexcept nogil:
+    """Count the rows of sums that register tiles write: those behind a task's are read by nobody."""
+    return rows + MAX_ROWS * (sample.taps if own.by_taps else 1)
 
 
 cdef void book_weight_tiles(const SampleGeometry *sample, const WeightTiles *own, int64_t positions,
@@ -100,13 +115,15 @@ cdef void book_weight_tiles(const SampleGeometry *sample, const WeightTiles *own
     book(local, WEIGHT_INPUT, input_elements, input_item)
     # A row of n pixels makes at most n pairs, each of which takes the room of a float.
     book(local, WEIGHT_OUTPUT, pixels * columns, sample.item)
-    book(local, WEIGHT_SUMMED, (own.rows + MAX_ROWS) * columns, sample.item)
+    book(local, WEIGHT_SUMMED, summed_rows(sample, own, own.rows) * columns, sample.item)
     book(local, WEIGHT_CHAINED, (own.rows + MAX_ROWS) * columns, sample.item)
     book(local, WEIGHT_STAGING, staging_elements(sample), sample.item)
     book(local, WEIGHT_PLACES, max(pixels, positions), sizeof(int64_t))
     book(local, WEIGHT_INDIRECTION, own.rows + MAX_ROWS, sizeof(int64_t))
     book(local, WEIGHT_A_OFFSETS, rows, sizeof(int64_t))
     book(local, WEIGHT_B_OFFSETS, rows, sizeof(int64_t))
+    book(local, WEIGHT_TAP_A_OFFSETS, rows, sizeof(int64_t))
+    book(local, WEIGHT_TAP_B_OFFSETS, rows, sizeof(int64_t))
     book(local, WEIGHT_BIAS, columns, sizeof(double))
     blocking.tasks = own.parts.tasks
 
@@ -133,6 +150,8 @@ cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, W
     t.indirection = <int64_t *>local_piece(run, WEIGHT_INDIRECTION, scratch)
     t.a_offset = <int64_t *>local_piece(run, WEIGHT_A_OFFSETS, scratch)
     t.b_offset = <int64_t *>local_piece(run, WEIGHT_B_OFFSETS, scratch)
+    t.tap_a_offset = <int64_t *>local_piece(run, WEIGHT_TAP_A_OFFSETS, scratch)
+    t.tap_b_offset = <int64_t *>local_piece(run, WEIGHT_TAP_B_OFFSETS, scratch)
     t.chains = run.order.accumulate
     if t.cos < t.pitch:  # columns without a channel: what memory held might be subnormal, which takes long to multiply
         memset(t.output, 0, tiling_pixels(&own.tiling) * t.panels * own.co.columns * sample.item)
@@ -140,7 +159,8 @@ cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, W
 
 cdef void clear_weight_sums(const ConvRun *run, const WeightTile *t) noexcept nogil:
     """Set the sums to 0, also those of rows that nobody reads."""
-    memset(t.sums, 0, (t.rows + MAX_ROWS) * t.pitch * run.sample.item)
+    memset(t.sums, 0, summed_rows(run.sample, <const WeightTiles *>run.blocking.own, t.rows) * t.pitch
+           * run.sample.item)
 
 
 cdef void begin_weight_sums(const ConvRun *run, const WeightTile *t) noexcept nogil:
@@ -211,7 +231,7 @@ cdef void pack_output_columns(const ConvRun *run, WeightTile *t, const Box *tile
                           t.staging, t.place)
 
 
-cdef void multiply_columns(const ConvRun *run, const WeightTile *t, BatchReduce *steps,
+cdef void multiply_columns(const ConvRun *run, const WeightTile *t, const Box *tile, BatchReduce *steps,
                            Prefetch *prefetch) noexcept nogil:
     """Add the products of the rows and columns of a tile."""
     cdef const SampleGeometry *sample = run.sample
@@ -220,6 +240,8 @@ cdef void multiply_columns(const ConvRun *run, const WeightTile *t, BatchReduce 
     steps.a_offset, steps.b_offset, steps.b_step = t.a_offset, t.b_offset, t.column_pixel
     if t.by_pixels:
         multiply_chunks(run, t, steps)
+        return
+    if multiply_taps(run, t, tile, steps, prefetch):
         return
     for p in range(t.panels):
         multiply(register_tile(sample, &own.co, t.cos - p * own.co.columns), steps, t.input, t.indirection, t.rows,
@@ -260,7 +282,7 @@ cdef void sum_weight_tile(const ConvRun *run, WeightTile *t, const Box *tile, in
     if nth_tile(&own.tiling, run.problem.batch, size, next_tile, &next):
         plan_prefetch(run.problem, size, &next, t.group * sample.cout + t.co_from, t.cos,
                       t.panels * ceil_div(t.rows, register_tile(sample, &own.co, t.cos).rows), &prefetch)
-    multiply_columns(run, t, &steps, &prefetch)
+    multiply_columns(run, t, tile, &steps, &prefetch)
     if nonfinite:
         add_nonfinite_rows(run, t, tile)
 
@@ -272,20 +294,22 @@ cdef BiasShare tile_bias_share(const ConvRun *run, const WeightTile *t, double *
                       ceil_div(run.sample.cin * run.sample.taps, rows), <char *>totals)
 
 
-cdef void block_weight_tiles(const ConvProblem *problem, const SumOrder *order, bint vnni, int64_t max_rows,
-                             int64_t max_samples, int threads, WeightTiles *own, Blocking *blocking) noexcept nogil:
+cdef void block_weight_tiles(const ConvProblem *problem, const SumOrder *order, bint vnni, bint by_taps,
+                             int64_t max_rows, int64_t max_samples, int threads, WeightTiles *own,
+                             Blocking *blocking) noexcept nogil:
     """Make tasks of at most max_rows rows, and tiles of at most max_samples samples, for two rounds or one."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t columns, time
-    cut_weight_tiles(problem, order, vnni, max_rows, max_samples, threads, own)
+    cut_weight_tiles(problem, order, vnni, by_taps, max_rows, max_samples, threads, own)
     own.parts.bytes = 0
     time = one_round_time(sample, own.rows, own.task_panels * own.co.columns, threads)
-    cut_weight_tiles(problem, order, vnni, max_rows, max_samples, 1, own)
+    cut_weight_tiles(problem, order, vnni, by_taps, max_rows, max_samples, 1, own)
     columns = own.task_panels * own.co.columns
     if time <= two_rounds_time(sample, own.rows, columns, tiling_pixels(&own.tiling), threads) \
-            or not book_parts(problem, order, &own.tiling, threads, (own.rows + MAX_ROWS) * columns * sample.item,
-                              columns, &own.parts, blocking):
-        cut_weight_tiles(problem, order, vnni, max_rows, max_samples, threads, own)
+            or not book_parts(problem, order, &own.tiling, threads,
+                              summed_rows(sample, own, own.rows) * columns * sample.item, columns,
+                              &own.parts, blocking):
+        cut_weight_tiles(problem, order, vnni, by_taps, max_rows, max_samples, threads, own)
 
 
 cdef bint prepare_weight_tiles(const ConvRun *run, int64_t number, char *scratch, PackRows pack_rows) noexcept nogil:
@@ -328,5 +352,7 @@ cdef void weight_tiles_task(const ConvRun *run, int64_t number, char *scratch, P
         add_bias(run.problem, &tile, &bias)
         tile_number += 1
         sum_weight_tile(run, &t, &tile, tile_number, pack_rows)
+    if own.by_taps:
+        add_zeros(run, &t)
     move_weight_sums(run, &t, False)
     save_bias(run.problem, &bias)
