@@ -214,7 +214,7 @@ struct PixelLine {
 };
 struct StencilPixels {
     int64_t rows, width, channels, from_row, from_pixel, to_row, to_pixel;
-    int64_t row, step;           // pixels of from's rows, and from result to result
+    int64_t row, step;  // pixels of from's rows, and from result to result
     int64_t lines;
     const struct PixelLine *line;
     int64_t weights;

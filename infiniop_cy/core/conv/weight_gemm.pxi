@@ -50,7 +50,7 @@ cdef void block_weight_gemm(const ConvProblem *problem, const SumOrder *order, i
     if vnni and sample.taps > 1 and pair_pitch(problem, order, 1):
         fill_input_block(sample, order.tile, 1, True, 1, WEIGHT_POSITIONS, &block)
     positions = class_count(&block) * block.plane
-    block_weight_tiles(problem, order, vnni, not vnni and taps_meet_padding(sample),
+    block_weight_tiles(problem, order, vnni, taps_meet_padding(sample),
                        sample.taps * max(<int64_t>1, WEIGHT_BLOCK_ELEMENTS // positions),
                        max(<int64_t>1, WEIGHT_POSITIONS // positions), threads, own, blocking)
     positions *= own.tiling.samples

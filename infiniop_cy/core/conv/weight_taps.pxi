@@ -15,29 +15,45 @@ cdef bint taps_meet_padding(const SampleGeometry *sample) noexcept nogil:
 
 cdef int64_t tap_steps(const ConvRun *run, const WeightTile *t, const Box *tile, int64_t tap,
                        BatchReduce *steps) noexcept nogil:
-    """Leave the steps, rows of a tile's pixels, that a tap meets the input under; return the pixels before them in each
-    row. The lists of offsets are as long as before, and written anew."""
+    """Leave the steps, rows of a tile's pixels or pairs of these, that a tap meets the input under; return how many
+    there are."""
     cdef const SampleGeometry *sample = run.sample
     cdef int64_t first[3]
     cdef int64_t end[3]
     cdef int64_t k[3]
-    cdef int64_t n, z, y, count = 0, number
+    cdef int64_t per_step = 2 if (<const WeightTiles *>run.blocking.own).co.vnni else 1, n, z, y, x, count = 0, number
     cdef int d
     k[0], k[1] = tap // (sample.axis[1].kernel * sample.axis[2].kernel), tap // sample.axis[2].kernel
     k[1], k[2] = k[1] % sample.axis[1].kernel, tap % sample.axis[2].kernel
     for d in range(3):
         steps_inside(&sample.axis[d], tile.first[d], tile.extent[d], k[d], &first[d], &end[d])
+    x = first[2] // per_step
     for n in range(tile.samples):
         for z in range(first[0], end[0]):
             for y in range(first[1], end[1]):
                 number = (n * tile.extent[0] + z) * tile.extent[1] + y
-                t.tap_a_offset[count] = t.a_offset[number] + first[2] * steps.a_step
-                t.tap_b_offset[count] = t.b_offset[number] + first[2] * steps.b_step
+                t.tap_a_offset[count] = t.a_offset[number] + x * steps.a_step
+                t.tap_b_offset[count] = t.b_offset[number] + x * steps.b_step
                 count += 1
     steps.a_offset, steps.b_offset = t.tap_a_offset, t.tap_b_offset
-    steps.depth = end[2] - first[2]
-    steps.count = count if steps.depth > 0 else 0
+    steps.depth = ceil_div(end[2], per_step) - x
+    steps.count = count if end[2] > first[2] else 0
     return steps.count
+
+
+cdef bint columns_are_finite(const ConvRun *run, const WeightTile *t, const BatchReduce *steps) noexcept nogil:
+    """Say whether there is neither inf nor NaN in the packed columns of a tile."""
+    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
+    cdef int64_t count = steps.count * steps.depth * own.co.columns, p
+    cdef Magnitudes found
+    memset(&found, 0, sizeof(found))
+    for p in range(t.panels):
+        if own.co.vnni:
+            kernels.scan[DTYPE_BF16](t.columns + p * t.column_panel * 4, 2 * count, &found)
+        else:
+            found.nonfinite |= kernels.has_nonfinite[run.sample.compute](
+                t.columns + p * t.column_panel * run.sample.item, count)
+    return not found.nonfinite
 
 
 cdef bint multiply_taps(const ConvRun *run, const WeightTile *t, const Box *tile, const BatchReduce *steps,
@@ -52,7 +68,7 @@ cdef bint multiply_taps(const ConvRun *run, const WeightTile *t, const Box *tile
     cdef BatchReduce some
     if not own.by_taps or (own.taps_lead and t.cis % TAP_ROWS) \
             or steps.count != tile.samples * tile.extent[0] * tile.extent[1] \
-            or kernels.has_nonfinite[sample.compute](t.columns, t.panels * box_positions(tile) * columns):
+            or not columns_are_finite(run, t, steps):
         return False
     for number in range(tap_count_of(run, t)):
         of_tap = tap_rows(run, t, number)
