@@ -9,7 +9,8 @@ cdef void block_weight_im2col(const ConvProblem *problem, const SumOrder *order,
                               Blocking *blocking) noexcept nogil:
     """Make room for a packed row of each (ci, tap)."""
     cdef WeightTiles *own = <WeightTiles *>blocking.own
-    block_weight_tiles(problem, order, False, False, WEIGHT_ROWS, WEIGHT_PIXELS, threads, own, blocking)
+    block_weight_tiles(problem, order, False, taps_meet_padding(&problem.sample), WEIGHT_ROWS, WEIGHT_PIXELS, threads, own,
+                       blocking)
     book_weight_tiles(&problem.sample, own, tiling_pixels(&own.tiling), own.rows * tiling_pixels(&own.tiling),
                       problem.sample.item, blocking)
 
@@ -35,6 +36,10 @@ cdef bint pack_input_rows(const ConvRun *run, WeightTile *t, const Box *tile, Ba
             t.indirection[i] = i * pixels
             i, ci = i + rows.step, ci + 1
     steps.count, steps.depth, steps.a_step, t.a_offset[0] = 1, pixels, 1, 0
+    if (<const WeightTiles *>run.blocking.own).by_taps:  # of which parts of rows are left out
+        steps.count, steps.depth = pixels // tile.extent[2], tile.extent[2]
+        for i in range(steps.count):
+            t.a_offset[i] = i * steps.depth
     return False
 
 
