@@ -9,8 +9,8 @@ cdef void block_weight_im2col(const ConvProblem *problem, const SumOrder *order,
                               Blocking *blocking) noexcept nogil:
     """Make room for a packed row of each (ci, tap)."""
     cdef WeightTiles *own = <WeightTiles *>blocking.own
-    block_weight_tiles(problem, order, False, taps_meet_padding(&problem.sample), WEIGHT_ROWS, WEIGHT_PIXELS, threads, own,
-                       blocking)
+    block_weight_tiles(problem, order, False, taps_meet_padding(&problem.sample), WEIGHT_ROWS, WEIGHT_PIXELS, threads,
+                       own, blocking)
     book_weight_tiles(&problem.sample, own, tiling_pixels(&own.tiling), own.rows * tiling_pixels(&own.tiling),
                       problem.sample.item, blocking)
 
