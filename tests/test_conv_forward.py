@@ -53,13 +53,16 @@ def reference(case, x, w, b):
 
 
 def check_exact(case, dtype, rng, call):
-    """Small integers: every sum is exact, whatever its order."""
+    """Small integers: every sum is exact, whatever its order; contiguous and with channels side by side."""
     data = make_data(case, dtype, rng)
     expected = reference(case, *data).astype(dtype_of(dtype))
     threads = int(rng.integers(1, 4))
-    for algorithm, got in by_each_algorithm(lambda: conv(
-            case, data, out=np.full(expected.shape, np.nan, expected.dtype), num_threads=threads)):
-        np.testing.assert_array_equal(got, expected, f"{algorithm}, {call}: {case!r}")
+    blank = np.full(expected.shape, np.nan, expected.dtype)
+    outs = [blank, arrange(blank, "channels last")]
+    for algorithm, got in by_each_algorithm(lambda: [
+            conv(case, data, out=out.copy(order="K"), num_threads=threads) for out in outs]):
+        for output in got:
+            np.testing.assert_array_equal(output, expected, f"{algorithm}, {call}: {case!r}")
 
 
 # ---- values

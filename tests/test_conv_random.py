@@ -23,7 +23,7 @@ from test_conv import (
 
 import infiniop_cy as iop
 from infiniop_cy.testing import DTYPES, dtype_of
-from infiniop_cy.testing.conv import CONV_CASES, make_case, random_geometry, reference_conv_backward
+from infiniop_cy.testing.conv import CONV_CASES, ConvCase, make_case, random_geometry, reference_conv_backward
 
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 LARGE = {"products": (7 << 21, 1 << 25), "elements": 1 << 20}  # work enough for seven threads
@@ -139,6 +139,27 @@ def test_bits_do_not_depend_on_the_layout(block, dtype):
 def test_zeros_of_underflow_do_not_depend_on_the_layout():
     """Geometries whose odd rows once had -0 or 0 by what lay behind them."""
     check_seeds(check_layout, "bfloat16", (40229, 41081, 42741, 43141, 43717, 43789, 43925, 43941))
+
+
+def test_padding_that_is_left_out_shows_in_no_zero():
+    """Products that underflow, some to -0; and an inf that meets padding, so that its tile is multiplied as a whole: alone
+    or beside other samples, the gradients of the weights have the same zeros."""
+    case = ConvCase("left-out", 6, 1, 40, 24, (5, 5), (3, 3), 1, 1)
+    data = make_case(case, "float32", np.random.default_rng(0), integers=False)
+    for array in data[:2]:
+        array *= 2.0 ** -76
+    data.grad_output[3, 0, 2, 2] = np.inf
+
+    def in_pieces(mask, edges):
+        outs = masked(blanks(case, "float32"), mask)
+        for first, last in pairwise(edges):
+            conv(case, [data.grad_output[first:last], data.input[first:last], data.weight], out=outs, output_mask=mask,
+                 accumulate=first > 0)
+        return outs
+    for algorithm, _, (whole, *cut) in by_each_algorithm(lambda mask: [
+            in_pieces((False, *mask[1:]), edges) for edges in ((0, 6), (0, 3, 6), (0, 3, 4, 6))]):
+        for got in cut:
+            check_same(got, whole, algorithm)
 
 
 def check_widened(case, dtype, rng, call):

@@ -193,7 +193,7 @@ CONV_CASES = {case.name: case for case in (
     ConvCase("parallel-few-outputs", 2, 1, 1, 200, (60, 60), (57, 58)),
     ConvCase("padding-taps", 2, 1, 5, 4, (4, 3), (5, 3), 1, (15, 10), (7, 9)),  # taps at both sides meet only padding
     ConvCase("batch-0", 0, 1, 3, 4, (8, 8), (3, 3), 1, 1),
-    ConvCase("no-input-channels", 2, 1, 0, 4, (5, 5), (3, 3), 1, 1),
+    ConvCase("no-input-channels", 2, 1, 0, 40, (5, 20), (3, 3), 1, 1),
     ConvCase("no-output-channels", 2, 1, 3, 0, (5, 5), (3, 3), 1, 1),
     ConvCase("no-input-pixels", 2, 1, 3, 4, (0, 5), (3, 3), 1, 2),  # windows over padding alone
     ConvCase("one-pixel", 1, 1, 1, 1, (1,), (1,)),

@@ -111,7 +111,7 @@ cdef bint puts_tile(const ConvRun *run, const InputTile *t) noexcept nogil:
     if out.channel != itemsize_of(sample.dtype) or run.nonfinite or problem.accumulate \
             or not (bfloat16_dot2(sample) or of_whole_elements(problem, out)):
         return False
-    return sample.cout <= run.order.channels and 0 < t.phase.tap_count <= run.order.taps \
+    return 0 < sample.cout <= run.order.channels and 0 < t.phase.tap_count <= run.order.taps \
         and t.tile.extent[2] >= max(register_tile(sample, ci, ci.columns).rows,
                                     register_tile(sample, ci, last_columns).rows)
 
