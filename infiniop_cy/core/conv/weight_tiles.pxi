@@ -299,7 +299,8 @@ cdef void block_weight_tiles(const ConvProblem *problem, const SumOrder *order, 
                              Blocking *blocking) noexcept nogil:
     """Make tasks of at most max_rows rows, and tiles of at most max_samples samples, for two rounds or one."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef int64_t columns, time
+    cdef int64_t columns
+    cdef double time
     cut_weight_tiles(problem, order, vnni, by_taps, max_rows, max_samples, threads, own)
     own.parts.bytes = 0
     time = one_round_time(sample, own.rows, own.task_panels * own.co.columns, threads)
