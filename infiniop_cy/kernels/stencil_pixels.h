@@ -58,9 +58,11 @@ INFINIOP_INLINE void pixels_tile(PixelsPart<T> part, const char *from, const sca
     constexpr int count = lanes<V>::count;
     V sum[many][side] = {};
     for (const PixelLine *line = part.r->line, *end = line + part.r->lines; line < end; line++) {
-        if (line->taps == 3) add_pixel_line<T, many, side, 3, edge, whole>(part, *line, from, sum);
-        else if (line->taps == 2) add_pixel_line<T, many, side, 2, edge, whole>(part, *line, from, sum);
-        else add_pixel_line<T, many, side, 1, edge, whole>(part, *line, from, sum);
+        if constexpr (sizeof(T) == sizeof(scalar<V>)) {
+            if (line->taps == 3) add_pixel_line<T, many, side, 3, edge, whole>(part, *line, from, sum);
+            if (line->taps == 2) add_pixel_line<T, many, side, 2, edge, whole>(part, *line, from, sum);
+        }
+        if (line->taps == 1) add_pixel_line<T, many, side, 1, edge, whole>(part, *line, from, sum);
         part.weight += line->taps * count;
     }
 #pragma GCC unroll 8
@@ -89,7 +91,8 @@ INFINIOP_INLINE void pixels_block(PixelsPart<T> part, const char *from, int want
         part.channels -= vectors.value * count, part.weight += vectors.value * r->weights, from += bytes, to += bytes;
         if (bias) bias += vectors.value * count;
     };
-    while (part.channels >= side * count) tile(std::integral_constant<int, side>(), std::true_type());
+    if constexpr (!edge || sizeof(T) > 2)  // those of 16 bits are masked: less code
+        while (part.channels >= side * count) tile(std::integral_constant<int, side>(), std::true_type());
     while (part.channels > 0) tile(std::integral_constant<int, 1>(), std::false_type());
 }
 
@@ -194,10 +197,14 @@ inline void stencil_dot_pixels(const StencilDotPixels *r, const char *g, const c
 }
 
 constexpr void fill_stencil_pixels(KernelTable &table) {
+#if defined(__AVX512F__)
     table.stencil_pixels[DTYPE_F16] = stencil_pixels<float16>;
     table.stencil_pixels[DTYPE_BF16] = stencil_pixels<bfloat16>;
+#endif
+#if defined(__AVX2__) || !defined(__x86_64__)  // CPUs of before 2013 do without
     table.stencil_pixels[DTYPE_F32] = stencil_pixels<float>;
     table.stencil_pixels[DTYPE_F64] = stencil_pixels<double>;
+#endif
     table.stencil_dot_pixels = stencil_dot_pixels;
 }
 

@@ -201,10 +201,10 @@ struct StencilRows {
 };
 typedef void (*StencilKernel)(const struct StencilRows *, const void *from, const void *weight, void *to, int adding);
 // The same for pixels of `channels` elements of storage side by side, from where they lie to where the results shall
-// lie. Taps are in lines of up to PIXEL_LINE_TAPS. Distances in bytes, but those of pixels in a row of from, `row` of
-// which there are, and `weights`: elements from the weights of a vector of channels to those of the next one. Beside
-// from's pixels taps meet zeros. bias: null, or whole vectors of the compute type, added last. past: past the caches,
-// as StreamKernel does.
+// lie. Taps are in lines of up to PIXEL_LINE_TAPS, or of one where elements are widened. Distances in bytes, but those
+// of pixels in a row of from, `row` of which there are, and `weights`: elements from the weights of a vector of
+// channels to those of the next one. Beside from's pixels taps meet zeros. bias: null, or whole vectors of the compute
+// type, added last. past: past the caches, as StreamKernel does.
 enum { PIXEL_LINE_TAPS = 3 };
 struct PixelLine {
     int64_t taps;                // one, or some each of which meets the pixel before the last one's
@@ -329,7 +329,7 @@ struct KernelTable {
     PackLanesKernel pack_lanes[DTYPE_COUNT];               // F16, BF16, F32, F64
     UnpackLanesKernel unpack_lanes[DTYPE_COUNT];           // F16, BF16, F32, F64
     StencilKernel stencil[DTYPE_COUNT];                    // F32, F64
-    StencilPixelsKernel stencil_pixels[DTYPE_COUNT];       // F16, BF16, F32, F64
+    StencilPixelsKernel stencil_pixels[DTYPE_COUNT];       // F16, BF16: null without AVX-512; F32, F64: or AVX2 on x86
     StencilDotKernel stencil_dot[DTYPE_COUNT];             // F32, F64
     StencilDotPixelsKernel stencil_dot_pixels;             // F32
     NonfiniteKernel has_nonfinite[DTYPE_COUNT];            // F32, F64
