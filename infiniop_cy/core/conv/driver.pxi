@@ -146,10 +146,14 @@ cdef void set_instruction_set(SampleGeometry *sample) noexcept nogil:
 
 cdef int plan_way(ConvPlan *plan, const ConvAlgorithm *algorithm, const SumOrder *order, int gradients, ConvWay *way,
                   Failure *failure) noexcept nogil:
-    """Block an algorithm's work, and make room for it in the workspace."""
+    """Block an algorithm's work, and make room for it in the workspace. Estimates of time neither see the caller's
+    rounding mode nor raise flags, as in is_accepted."""
+    cdef uint64_t float_state
     way.algorithm, way.order = algorithm[0], order[0]
     memset(&way.blocking, 0, sizeof(Blocking))
+    float_state = enter_float_state()
     algorithm.block(&plan.problem, order, gradients, plan.threads, &way.blocking)
+    leave_float_state(float_state)
     if way.blocking.shared.too_large or way.blocking.local.too_large:
         return fail(failure, Rule.TOO_LARGE, CONV_WEIGHT)
     plan.shared_bytes = max(plan.shared_bytes, way.blocking.shared.bytes)
