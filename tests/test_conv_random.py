@@ -142,8 +142,8 @@ def test_zeros_of_underflow_do_not_depend_on_the_layout():
 
 
 def test_padding_that_is_left_out_shows_in_no_zero():
-    """Products that underflow, some to -0; and an inf that meets padding, so that its tile is multiplied as a whole: alone
-    or beside other samples, the gradients of the weights have the same zeros."""
+    """Products that underflow, some to -0; and an inf that meets padding, so that its tile is multiplied as a whole:
+    alone or beside other samples, the gradients of the weights have the same zeros."""
     case = ConvCase("left-out", 6, 1, 40, 24, (5, 5), (3, 3), 1, 1)
     data = make_case(case, "float32", np.random.default_rng(0), integers=False)
     for array in data[:2]:
