@@ -52,8 +52,8 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
 
 cdef void plan_input_prefetch(const ConvRun *run, const InputTile *t, const Halo *halo, const Box *block, int64_t co,
                               Prefetch *prefetch) noexcept nogil:
-    """Plan to prefetch the next block of co, or after the last one, of all micro-panels, the first of the phase's next
-    tile."""
+    """Plan to prefetch the next block of co, or after the last one the first of the phase's next tile, unless that is
+    another task's before."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef int64_t rows = register_tile(sample, &own.weights.ci, t.sums.channels).rows, channels = run.order.channels
@@ -73,7 +73,7 @@ cdef void plan_input_prefetch(const ConvRun *run, const InputTile *t, const Halo
     cdef int64_t grid[3]
     for d in range(3):
         grid[d] = t.phase.axis[d].size
-    if t.panel_from + t.panels == own.weights.ci.count \
+    if (not panels_alternate(own) or t.panel_from + t.panels == own.weights.ci.count) \
             and nth_tile(&own.tiling, run.problem.batch, grid, t.number + 1, &next):
         block_under(&next, halo, &next)
         source_span(sample, &next, &next)

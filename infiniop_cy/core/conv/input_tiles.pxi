@@ -83,22 +83,30 @@ cdef bint prepare_input_weights(const ConvRun *run, int64_t number, char *scratc
                              local_piece(run, INPUT_STAGED_WEIGHTS, scratch))
 
 
+cdef bint panels_alternate(const InputTiles *own) noexcept nogil:
+    """Say whether tasks of all micro-panels follow each other, so that those of the last, fewer ones are spread over
+    the threads; else those of all tiles do, which read the same weights."""
+    return own.weights.ci.count % own.task_panels != 0
+
+
 cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, InputTile *t) noexcept nogil:
-    """Begin task number (group, phase, tile, micro-panels); return False where the phase has no such tile. Tasks of all
-    micro-panels follow each other, so that those of the last, fewer ones are spread over the threads."""
+    """Begin task number (group, micro-panels, phase, tile), or (group, phase, tile, micro-panels); return False where
+    the phase has no such tile."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef int64_t phases = phase_count(sample), parts = ceil_div(own.weights.ci.count, own.task_panels)
-    cdef int64_t outer = number // parts
+    cdef int64_t of_group = parts * phases * own.tiles, outer = number % of_group // parts, part = number % parts
     cdef int64_t size[3]
     cdef int d
-    make_phase(sample, outer // own.tiles % phases, &t.phase)
+    if not panels_alternate(own):
+        outer, part = number % (phases * own.tiles), number % of_group // (phases * own.tiles)
+    make_phase(sample, outer // own.tiles, &t.phase)
     for d in range(3):
         size[d] = t.phase.axis[d].size
     t.number = outer % own.tiles
     if not nth_tile(&own.tiling, run.problem.batch, size, t.number, &t.tile):
         return False
-    t.panel_from = number % parts * own.task_panels
+    t.panel_from = part * own.task_panels
     t.panels = min(own.task_panels, own.weights.ci.count - t.panel_from)
     t.pixels = box_positions(&t.tile)
     t.block = local_piece(run, INPUT_BLOCK, scratch)
@@ -108,7 +116,7 @@ cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, In
     t.a_offset = <int64_t *>local_piece(run, INPUT_A_OFFSETS, scratch)
     t.b_offset = <int64_t *>local_piece(run, INPUT_B_OFFSETS, scratch)
     t.sums.data = local_piece(run, INPUT_SUMS, scratch)
-    t.sums.group, t.sums.ci_from = outer // (phases * own.tiles), t.panel_from * own.weights.ci.columns
+    t.sums.group, t.sums.ci_from = number // of_group, t.panel_from * own.weights.ci.columns
     t.sums.channels = min(t.panels * own.weights.ci.columns, sample.cin - t.sums.ci_from)
     t.sums.pixel_pitch, t.sums.ci_pitch = round_up(t.sums.channels, sample.lanes), 1
     t.sums.extent = t.tile.extent
