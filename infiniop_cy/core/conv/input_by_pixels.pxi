@@ -100,54 +100,61 @@ cdef void put_pixels(const ConvRun *run, const InputTile *some, BatchReduce *ste
             i += tile.rows
 
 
-cdef bint puts_tile(const ConvRun *run, const InputTile *t) noexcept nogil:
-    """Say whether a tile's products, all of one block and one panel of taps, can be written from registers, and its
-    pixels follow each other in stretches that are long enough."""
-    cdef const ConvProblem *problem = run.problem
-    cdef const SampleGeometry *sample = run.sample
+cdef int64_t most_tile_rows(const ConvRun *run, const InputTile *t) noexcept nogil:
+    """Count the rows of the larger one of a task's register tiles: of a whole micro-panel and of the last one."""
     cdef const MicroPanels *ci = &(<const InputTiles *>run.blocking.own).weights.ci
-    cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
-    cdef int64_t last_columns = t.sums.channels - (t.panels - 1) * ci.columns
-    if out.channel != itemsize_of(sample.dtype) or run.nonfinite or problem.accumulate \
-            or not (bfloat16_dot2(sample) or of_whole_elements(problem, out)):
-        return False
-    return 0 < sample.cout <= run.order.channels and 0 < t.phase.tap_count <= run.order.taps \
-        and t.tile.extent[2] >= max(register_tile(sample, ci, ci.columns).rows,
-                                    register_tile(sample, ci, last_columns).rows)
+    return max(register_tile(run.sample, ci, t.sums.channels).rows,
+               register_tile(run.sample, ci, t.sums.channels - (t.panels - 1) * ci.columns).rows)
 
 
-cdef void put_tile(const ConvRun *run, const InputTile *t, const BatchReduce *steps, Prefetch *prefetch) noexcept nogil:
-    """Write the products of a tile, in one stretch where its pixels follow each other evenly, else row by row."""
+cdef int64_t written_step(const ConvRun *run) noexcept nogil:
+    """Count the bytes from a pixel of a phase to the next one of its row in grad_input."""
+    return run.problem.view[CONV_GRAD_INPUT].space[2] * run.sample.axis[2].stride
+
+
+cdef bint written_evenly(const ConvRun *run, const InputTile *t) noexcept nogil:
+    """Say whether a tile's pixels follow each other evenly in grad_input."""
     cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
-    cdef double bias[BIAS_STAGED]
-    cdef InputTile some = t[0]
-    cdef BatchReduce all_steps = steps[0]
-    cdef int64_t n, z, y
     cdef int64_t step[3]
     cdef int d
     for d in range(3):
         step[d] = out.space[d] * run.sample.axis[d].stride
-    all_steps.bias = <const void *>bias if has_output_bias(run.problem) else NULL
-    if follow_evenly(&t.tile, out.n, step):
-        put_pixels(run, &some, &all_steps,
-                   tile_row(run.problem, t.sums.group, &t.phase, &t.tile, t.sums.ci_from, 0, 0, 0), step[2], prefetch)
-        return
-    some.pixels = t.tile.extent[2]
-    for n in range(t.tile.samples):
-        for z in range(t.tile.extent[0]):
-            for y in range(t.tile.extent[1]):
-                put_pixels(run, &some, &all_steps,
-                           tile_row(run.problem, t.sums.group, &t.phase, &t.tile, t.sums.ci_from, n, z, y), step[2],
-                           prefetch)
-                some.indirection += some.pixels
+    return follow_evenly(&t.tile, out.n, step)
 
 
 cdef char *pixel_of_tile(const ConvRun *run, const InputTile *t, int64_t number) noexcept nogil:
     """Find the pixel of that number of a tile in grad_input."""
     cdef int64_t row = number // t.tile.extent[2], plane = row // t.tile.extent[1]
     return tile_row(run.problem, t.sums.group, &t.phase, &t.tile, t.sums.ci_from, plane // t.tile.extent[0],
-                    plane % t.tile.extent[0], row % t.tile.extent[1]) \
-        + number % t.tile.extent[2] * run.sample.axis[2].stride * run.problem.view[CONV_GRAD_INPUT].space[2]
+                    plane % t.tile.extent[0], row % t.tile.extent[1]) + number % t.tile.extent[2] * written_step(run)
+
+
+cdef bint puts_tile(const ConvRun *run, const InputTile *t) noexcept nogil:
+    """Say whether a tile's products, all of one block and one panel of taps, can be written from registers, and its
+    pixels follow each other in stretches that are long enough."""
+    cdef const ConvProblem *problem = run.problem
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
+    if out.channel != itemsize_of(sample.dtype) or run.nonfinite or problem.accumulate \
+            or not (bfloat16_dot2(sample) or of_whole_elements(problem, out)):
+        return False
+    return 0 < sample.cout <= run.order.channels and 0 < t.phase.tap_count <= run.order.taps \
+        and t.tile.extent[2] >= most_tile_rows(run, t)
+
+
+cdef void put_tile(const ConvRun *run, const InputTile *t, const BatchReduce *steps, Prefetch *prefetch) noexcept nogil:
+    """Write the products of a tile, in one stretch where its pixels follow each other evenly, else row by row."""
+    cdef double bias[BIAS_STAGED]
+    cdef InputTile some = t[0]
+    cdef BatchReduce all_steps = steps[0]
+    cdef int64_t number = 0
+    all_steps.bias = <const void *>bias if has_output_bias(run.problem) else NULL
+    if not written_evenly(run, t):
+        some.pixels = t.tile.extent[2]
+    while number < t.pixels:
+        put_pixels(run, &some, &all_steps, pixel_of_tile(run, t, number), written_step(run), prefetch)
+        some.indirection += some.pixels
+        number += some.pixels
 
 
 cdef void sum_pixels(const ConvRun *run, const InputTile *t, const PixelStretch *stretch, char *first_source,
@@ -167,8 +174,7 @@ cdef void sum_pixels(const ConvRun *run, const InputTile *t, const PixelStretch 
     while done < some.pixels:
         n = even_pixels(t, stretch.first + done, some.pixels - done, stretch.even)
         save_pixels(run.problem, some.sums.data + done * pitch * sample.item, pitch, n, some.sums.channels,
-                    pixel_of_tile(run, t, stretch.first + done),
-                    run.problem.view[CONV_GRAD_INPUT].space[2] * sample.axis[2].stride, itemsize_of(sample.dtype),
+                    pixel_of_tile(run, t, stretch.first + done), written_step(run), itemsize_of(sample.dtype),
                     some.staging)
         done += n
 
@@ -179,23 +185,23 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     for."""
     cdef const SampleGeometry *sample = run.sample
     cdef const MicroPanels *ci = &(<const InputTiles *>run.blocking.own).weights.ci
-    cdef const RegisterTile *last = register_tile(sample, ci, t.sums.channels - (t.panels - 1) * ci.columns)
     cdef int64_t rows = register_tile(sample, ci, t.sums.channels).rows, item = itemsize_of(sample.dtype)
     cdef int64_t step = run.problem.view[CONV_GRAD_OUTPUT].space[2], kept = t.sums.pixel_pitch * sample.item
-    cdef int64_t apart = round_up(min(sample.cout, run.order.channels), CONV_ALIGN // 2) | CONV_ALIGN // 2
-    cdef int64_t chunk, calls, next, i
+    cdef int64_t apart = step // item, chunk, calls, next, i
     cdef int64_t place[PIXELS_AT_ONCE + MAX_ROWS]
     cdef double bias[BIAS_STAGED]
     cdef bint put = sample.cout <= run.order.channels and stretch.even
     cdef BatchReduce part = steps[0]
     cdef InputTile some = t[0]
     cdef Prefetch prefetch
-    chunk = rows * max(<int64_t>2, min(<int64_t>PIXELS_AT_ONCE,
-                                       PIXELS_BYTES // (max(kept, apart * 2) if ci.vnni else kept)) // rows)
+    if ci.vnni:  # an odd number of cache lines, since powers of two share cache sets
+        apart = round_up(min(sample.cout, run.order.channels), CONV_ALIGN // 2) | CONV_ALIGN // 2
+        kept = max(kept, apart * 2)
+    chunk = rows * max(<int64_t>2, min(<int64_t>PIXELS_AT_ONCE, PIXELS_BYTES // kept) // rows)
     calls = t.panels * ceil_div(chunk, rows) * ceil_div(sample.cout, run.order.channels)
     part.bias = <const void *>bias if has_output_bias(run.problem) else NULL
     some.indirection = place
-    for i in range(chunk + MAX_ROWS):  # pairs: an odd number of cache lines, since powers of two share cache sets
+    for i in range(chunk + MAX_ROWS):
         place[i] = i * apart
     while stretch.pixels and not is_stopped(run):
         some.pixels = min(chunk, stretch.pixels)
@@ -205,12 +211,11 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
         if next:
             prefetch_pixels(first_source + source_of_pixel(run, t, stretch.first + some.pixels), step, next,
                             sample.cout * item, calls, &prefetch)
-        if not ci.vnni:
+        if not ci.vnni and not stretch.even_source:
             point_pixels(run, t, &stretch, some.pixels, place)
-        if put and some.pixels >= rows and some.pixels >= last.rows:
+        if put and some.pixels >= most_tile_rows(run, t):
             lead_pixels(run, t, &stretch, first_source, 0, &some, &part)
-            put_pixels(run, &some, &part, pixel_of_tile(run, t, stretch.first),
-                       run.problem.view[CONV_GRAD_INPUT].space[2] * sample.axis[2].stride, &prefetch)
+            put_pixels(run, &some, &part, pixel_of_tile(run, t, stretch.first), written_step(run), &prefetch)
         else:
             sum_pixels(run, t, &stretch, first_source, &some, &part, &prefetch)
         stretch.first += some.pixels
@@ -230,15 +235,10 @@ cdef void multiply_by_pixels(const ConvRun *run, const InputTile *t, const Box *
     """Multiply and save a tile: row by row where grad_input's rows lie apart and can be written from registers, else in
     one stretch."""
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
-    cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
-    cdef int64_t step[3]
     cdef char *first_source = first_of_output(run, t, block)
     cdef PixelStretch stretch
-    cdef int d
-    for d in range(3):
-        step[d] = out.space[d] * run.sample.axis[d].stride
     stretch.first, stretch.pixels = 0, t.pixels
-    stretch.even_source, stretch.even = follow_evenly(&t.tile, g.n, g.space), follow_evenly(&t.tile, out.n, step)
+    stretch.even_source, stretch.even = follow_evenly(&t.tile, g.n, g.space), written_evenly(run, t)
     if stretch.even or run.sample.cout > run.order.channels or not rows_fill_tiles(run, t):
         multiply_stretch(run, t, steps, first_source, stretch)
         return

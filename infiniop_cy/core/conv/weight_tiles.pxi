@@ -301,16 +301,17 @@ cdef void block_weight_tiles(const ConvProblem *problem, const SumOrder *order, 
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t columns
     cdef double time
-    cut_weight_tiles(problem, order, vnni, by_taps, max_rows, max_samples, threads, own)
-    own.parts.bytes = 0
-    time = one_round_time(sample, own.rows, own.task_panels * own.co.columns, threads)
+    cdef WeightTiles one_round = own[0]
+    cut_weight_tiles(problem, order, vnni, by_taps, max_rows, max_samples, threads, &one_round)
+    one_round.parts.bytes = 0
+    time = one_round_time(sample, one_round.rows, one_round.task_panels * one_round.co.columns, threads)
     cut_weight_tiles(problem, order, vnni, by_taps, max_rows, max_samples, 1, own)
     columns = own.task_panels * own.co.columns
     if time <= two_rounds_time(sample, own.rows, columns, tiling_pixels(&own.tiling), threads) \
             or not book_parts(problem, order, &own.tiling, threads,
                               summed_rows(sample, own, own.rows) * columns * sample.item, columns,
                               &own.parts, blocking):
-        cut_weight_tiles(problem, order, vnni, by_taps, max_rows, max_samples, threads, own)
+        own[0] = one_round
 
 
 cdef bint prepare_weight_tiles(const ConvRun *run, int64_t number, char *scratch, PackRows pack_rows) noexcept nogil:
