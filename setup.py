@@ -10,7 +10,8 @@ instruction sets, and for which system, the compiler says (tools/toolchain.py): 
 LDFLAGS are those of any build, and flags given so go after the ones chosen here.
 
 OpenMP is used where the compiler has it; INFINIOP_CY_OPENMP=0 leaves it out. INFINIOP_CY_DEBUG=1 checks bounds and
-asserts, and INFINIOP_CY_SANITIZE=address,undefined compiles with those sanitizers.
+asserts, and INFINIOP_CY_SANITIZE=address,undefined compiles with those sanitizers. With INFINIOP_CY_EMULATE_AMX=1 the
+code for AMX runs wherever there is AVX-512, by a model of its instructions: to test it, not to time it.
 """
 import importlib.util
 import os
@@ -28,6 +29,7 @@ KERNELS = "infiniop_cy/kernels"
 CAPI = "infiniop_cy/capi"
 DEBUG = os.environ.get("INFINIOP_CY_DEBUG") == "1"
 SANITIZE = os.environ.get("INFINIOP_CY_SANITIZE")
+EMULATE_AMX = os.environ.get("INFINIOP_CY_EMULATE_AMX") == "1"
 
 # Instruction set: the flags of its object files. Of each kind of CPU, the sets that are chosen among at run time.
 ISA_FLAGS = {
@@ -53,6 +55,8 @@ KERNEL_FLAGS = [] if DEBUG or SANITIZE else ["-fno-exceptions", "-fno-asynchrono
 FALLBACK_FLAGS = [] if DEBUG or SANITIZE else ["-O2"]
 if SANITIZE:
     COMPILE_FLAGS += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]
+if EMULATE_AMX:
+    COMPILE_FLAGS += ["-DINFINIOP_EMULATED_AMX"]
 
 
 def load(path):

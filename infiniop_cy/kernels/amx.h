@@ -4,31 +4,13 @@
 #pragma once
 #include "convert.h"
 #include "table.h"
+#include "tiles.h"
 #include "transpose.h"
 
 namespace INFINIOP_ISA {
 namespace {
 
 #if defined(__AVX512F__) && defined(__x86_64__) && defined(__linux__)
-// By name, since the intrinsics are macros that take no template's number.
-template <int tile> INFINIOP_INLINE void load_tile(const char *p, int64_t row) {
-    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(row), "i"(tile) : "memory");
-}
-template <int tile> INFINIOP_INLINE void store_tile(char *p, int64_t row) {
-    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(p), "r"(row), "i"(tile) : "memory");
-}
-template <int tile> INFINIOP_INLINE void zero_tile() { asm volatile("tilezero %%tmm%c0" ::"i"(tile)); }
-template <int c, int a, int b> INFINIOP_INLINE void multiply_tile() {
-    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
-}
-
-// What LDTILECFG reads.
-struct alignas(64) TileShapes {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-};
-
 // A block of sums in tiles 0 to 3, `rows` by `columns` of them; of a in 4 and 5, of b in 6 and 7.
 template <int rows, int columns> struct TileBlock {
     const int64_t a_row, a_down, b_row, b_right;
@@ -110,18 +92,6 @@ INFINIOP_INLINE void multiply_tiles(const AmxBatchReduce *steps, const char *a, 
     if (rows > 1 && columns > 1) store_tile<3>(c + down + right, c_row);
 }
 
-// Tiles for `rows` rows of sums, at most 32.
-INFINIOP_INLINE void configure_tiles(int64_t rows) {
-    TileShapes shapes = {};
-    shapes.palette = 1;
-    for (int i = 0; i < 8; i++) {
-        const bool below = i == 2 || i == 3 || i == 5;
-        shapes.row_bytes[i] = 64;
-        shapes.rows[i] = uint8_t(i >= 6 ? 16 : !below ? (rows < 16 ? rows : 16) : rows > 16 ? rows - 16 : 1);
-    }
-    asm volatile("ldtilecfg %0" ::"m"(shapes));
-}
-
 inline void multiply_amx(const AmxBatchReduce *steps, const void *a_, int64_t rows, const void *b_, int64_t columns,
                          void *c_, int64_t c_row, int accumulate) {
     const char *a = (const char *)a_, *b = (const char *)b_;
@@ -138,7 +108,7 @@ inline void multiply_amx(const AmxBatchReduce *steps, const void *a_, int64_t ro
         if (columns > 16) multiply_tiles<1, 2>(steps, a, b, c, c_row, accumulate);
         else multiply_tiles<1, 1>(steps, a, b, c, c_row, accumulate);
     }
-    asm volatile("tilerelease");
+    release_tiles();
 }
 
 inline void add_sums(const char *sums, char *to, int64_t to_row, int64_t to_right, int64_t rows, int64_t columns) {

@@ -34,6 +34,8 @@ inline bool system_saves_tiles() {
     unsigned long features = 0;
     return syscall(SYS_arch_prctl, ARCH_GET_XCOMP_SUPP, &features) == 0 && (features >> XFEATURE_TILEDATA & 1);
 }
+
+inline bool system_grants_tiles() { return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_TILEDATA) == 0; }
 #else
 inline bool system_saves_tiles() { return false; }
 #endif
@@ -66,6 +68,10 @@ inline CpuFeatures ask_cpu() {
         __get_cpuid_count(7, 1, &a, &ignored, &c, &d);
         cpu.avx512_bf16 = cpu.avx512 && bit(a, 5);
     }
+#if defined(INFINIOP_EMULATED_AMX)
+    cpu.amx = cpu.avx512;  // of tiles.h, on what is then taken for one of Intel's cores
+    cpu.amd = false;
+#endif
     return cpu;
 }
 }  // namespace

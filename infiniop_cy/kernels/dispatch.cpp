@@ -82,8 +82,10 @@ bool runs_dot2(const KernelTable *table) {
 }
 
 bool ask_for_amx() {
-#if defined(INFINIOP_AMX)
-    return !strcmp(infiniop_isa, "amx") && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_TILEDATA) == 0;
+#if defined(INFINIOP_EMULATED_AMX)
+    return !strcmp(infiniop_isa, "amx");
+#elif defined(INFINIOP_AMX)
+    return !strcmp(infiniop_isa, "amx") && system_grants_tiles();
 #else
     return false;
 #endif
