@@ -103,7 +103,7 @@ cdef bint folding_pays(const SampleGeometry *sample) noexcept nogil:
     them."""
     cdef const ConvAxis *axis = &sample.axis[2]
     return sample.groups == 1 and 1 <= sample.cin <= FOLD_CHANNELS and sample.cout >= FOLD_OUTPUTS \
-        and 1 < axis.kernel <= FOLD_TAPS and not (sample.dtype == DTYPE_BF16 and sample.dot2)
+        and 1 < axis.kernel <= FOLD_TAPS
 
 
 cdef void fold_axis(SampleGeometry *sample) noexcept nogil:

@@ -30,10 +30,14 @@ ctypedef struct InputPixels:
     int64_t pitch         # elements from row to row of sums
 
 
+cdef bint pairs_in_lanes(const SampleGeometry *sample) noexcept nogil:
+    """Say whether pairs of output channels are multiplied. Taps that count as channels are widened."""
+    return bfloat16_dot2(sample) and sample.cout > 1 and sample.folded == 1
+
+
 cdef const RegisterTile *pixels_tile(const SampleGeometry *sample) noexcept nogil:
     """Find the register tile whose rows suit the input channels."""
-    cdef const RegisterTiles *tiles = &kernels.dot2 if bfloat16_dot2(sample) and sample.cout > 1 \
-        else &kernels.gemm[sample.compute]
+    cdef const RegisterTiles *tiles = &kernels.dot2 if pairs_in_lanes(sample) else &kernels.gemm[sample.compute]
     return &tiles.one_row if sample.cin == 1 else &tiles.few_rows
 
 
@@ -84,7 +88,7 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
     cdef int64_t positions, pixels, width = tile.vectors * sample.lanes
     cdef Scratch *local = &blocking.local
     own.weights.ci.columns, own.weights.ci.count = tile.rows, ceil_div(sample.cin, tile.rows)
-    own.weights.ci.vnni = bfloat16_dot2(sample) and sample.cout > 1
+    own.weights.ci.vnni = pairs_in_lanes(sample)
     own.weights.channels = order.channels
     phase_grid(sample, grid)
     cut_input_pixels(sample, &own.tiling)

@@ -222,15 +222,15 @@ cdef bint is_even(const int64_t *place, int64_t count) noexcept nogil:
 
 cdef void copy_lines(const ConvProblem *problem, const char *source, int64_t step, char *to, int64_t to_step,
                      int64_t count, int64_t channels, bint vnni) noexcept nogil:
-    """Copy the channels, which lie side by side, of some pixels: (vnni) by pairs, as they are, or widened, one pixel at
-    a time."""
-    cdef int64_t item = problem.sample.item
+    """Copy the channels, which lie side by side, of some pixels: (vnni) by pairs, as they are, or widened."""
+    cdef int64_t item = problem.sample.item, i
     if vnni:
         kernels.vnni.of_lines(source, step, to, to_step, count, channels)
     elif problem.sample.dtype == problem.sample.compute:
         kernels.pad_rows(source, step, to, to_step, count, 0, channels * item, channels * item)
     else:
-        problem.load(source, itemsize_of(problem.sample.dtype), to, item, channels)
+        for i in range(count):
+            problem.load(source + i * step, itemsize_of(problem.sample.dtype), to + i * to_step, item, channels)
 
 
 cdef void zip_lines(const char *source, int64_t step, int64_t count, int64_t channels, char *to,
@@ -252,9 +252,7 @@ cdef void transpose_pixels(const ConvProblem *problem, const char *source, int64
     cdef int64_t item = 2 if vnni else problem.sample.item, lanes = problem.sample.lanes * (2 if vnni else 1)
     cdef int64_t first = 0, c, i, n
     if channel == itemsize_of(problem.sample.dtype):
-        n = 1  # pixels at a time
-        if is_even(place, count) and (vnni or problem.sample.dtype == problem.sample.compute):
-            n = count
+        n = count if is_even(place, count) else 1  # pixels at a time
         while first < count:
             copy_lines(problem, source + first * step, step, to + place[first], place[1] - place[0] if n > 1 else 0, n,
                        channels, vnni)

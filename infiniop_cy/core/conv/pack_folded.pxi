@@ -75,58 +75,64 @@ cdef void copy_folded(const FoldedRow *row, int64_t position, int64_t co, int64_
 
 
 cdef void pack_folded_pixels(const ConvProblem *problem, const FoldedRow *row, int64_t positions, int64_t co,
-                             int64_t count, char *to, int64_t pitch, char *stage) noexcept nogil:
+                             int64_t count, char *to, int64_t pitch, bint vnni, char *stage) noexcept nogil:
     """Pack one row for some co as [position][pitch]. stage: room for one position."""
-    cdef int64_t item = itemsize_of(problem.sample.dtype), to_step = pitch * problem.sample.item, x, number
+    cdef int64_t stored = itemsize_of(problem.sample.dtype), item = stored if vnni else problem.sample.item
+    cdef int64_t to_step = pitch * item, x, number
     cdef const char *source
     if row.first == NULL:
-        zero_pixels(to, pitch, positions, count, problem.sample.item)
+        zero_pixels(to, pitch, positions, round_up(count, 2) if vnni else count, item)
         return
-    source = row.first + ((row.position + row.skip * row.step + co) * item if row.whole else 0)
-    if item == problem.sample.item and row.whole:
-        kernels.pad_rows(source, row.step * item, to + row.skip * to_step, to_step, row.whole, 0, count * item,
-                         count * item)
-    for x in range(0 if item == problem.sample.item else row.whole):
-        problem.load(source + x * row.step * item, item, to + (row.skip + x) * to_step, problem.sample.item, count)
+    source = row.first + ((row.position + row.skip * row.step + co) * stored if row.whole else 0)
+    copy_lines(problem, source, row.step * stored, to + row.skip * to_step, to_step, row.whole, count, vnni)
     for number in range(positions - row.whole):
         x = number if number < row.skip else number + row.whole
-        copy_folded(row, x, co, count, item, stage)
-        problem.load(stage, item, to + x * to_step, problem.sample.item, count)
+        copy_folded(row, x, co, count, stored, stage)
+        copy_lines(problem, stage, 0, to + x * to_step, 0, 1, count, vnni)
+
+
+cdef void pack_folded_in_line(const ConvProblem *problem, const Box *box, int64_t co, int64_t count, char *to,
+                              int64_t pitch, bint vnni, char *stage) noexcept nogil:
+    """Pack a box of some co that lie side by side."""
+    cdef int64_t item = 2 if vnni else problem.sample.item, planes = box.extent[0] * box.extent[1], number
+    cdef FoldedRow row
+    for number in range(box.samples * planes):
+        row = folded_row(problem, box, number // planes, number % planes // box.extent[1], number % box.extent[1])
+        pack_folded_pixels(problem, &row, box.extent[2], co, count, to + number * box.extent[2] * pitch * item, pitch,
+                           vnni, stage)
 
 
 cdef void pack_folded_channels(const ConvProblem *problem, const Box *box, int64_t group, int64_t co, int64_t count,
                                char *to, int64_t pitch, bint vnni, char *stage, int64_t *place) noexcept nogil:
     """Pack a box of grad_output for some co of a group as pack_channels does; where taps are folded, row by row."""
     cdef const SampleGeometry *sample = &problem.sample
+    cdef ConvertKernel load = kernels.convert[DTYPE_BF16][DTYPE_BF16] if vnni else problem.load
+    cdef TransposeToKernel transpose_to = kernels.vnni.of_channels if vnni else kernels.transpose_to[sample.compute]
+    cdef int64_t item = 2 if vnni else sample.item, lanes = sample.lanes * (2 if vnni else 1)
     cdef int64_t size[3]
     cdef int64_t x = 0, c, many, row, i, planes = box.extent[0] * box.extent[1]
     cdef Box piece = box[0]
-    cdef FoldedRow line
     output_size(sample, size)
     if sample.folded == 1:
         pack_channels(problem, &problem.view[CONV_GRAD_OUTPUT], size, box, group * sample.cout + co, count, to, pitch,
                       vnni, stage, place)
         return
     if folds_in_line(problem):
-        for row in range(box.samples * planes):
-            line = folded_row(problem, box, row // planes, row % planes // box.extent[1], row % box.extent[1])
-            pack_folded_pixels(problem, &line, box.extent[2], co, count, to + row * box.extent[2] * pitch * sample.item,
-                               pitch, stage)
+        pack_folded_in_line(problem, box, co, count, to, pitch, vnni, stage)
         return
     for i in range(min(<int64_t>STAGE_PIXELS, box.extent[2])):
-        place[i] = i * pitch * sample.item
+        place[i] = i * pitch * item
     while x < box.extent[2]:
         piece.first[2], piece.extent[2] = box.first[2] + x * box.step[2], min(<int64_t>STAGE_PIXELS, box.extent[2] - x)
         for row in range(box.samples * planes):
             c = 0
             while c < count:
-                many = min(sample.lanes, count - c)
+                many = min(lanes, count - c)
                 stage_folded_row(problem, &piece, row // planes, row % planes // box.extent[1], row % box.extent[1],
-                                 group, co + c, many, problem.load, sample.item, stage)
-                kernels.transpose_to[sample.compute](
-                    stage, STAGE_ROW * sample.item, to + ((row * box.extent[2] + x) * pitch + c) * sample.item, place,
-                    piece.extent[2], many)
-                c += sample.lanes
+                                 group, co + c, many, load, item, stage)
+                transpose_to(stage, STAGE_ROW * item, to + ((row * box.extent[2] + x) * pitch + c) * item, place,
+                             piece.extent[2], many)
+                c += lanes
         x += STAGE_PIXELS
 
 
