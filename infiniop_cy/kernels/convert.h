@@ -2,6 +2,7 @@
 #pragma once
 #include "cast.h"
 #include "table.h"
+#include "words.h"
 
 namespace INFINIOP_ISA {
 namespace {
@@ -42,12 +43,21 @@ template <class T> void copy(const char *from, int64_t from_stride, char *to, in
             return;
         }
         if (from_stride == 0) return copy_every<T, 0>(from, (T *)to, n);
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 2) {
+            if (from_stride == -2) return copy_words<-1>(from, to, n);
+            if (from_stride == 4) return copy_words<2>(from, to, n);
+            if (from_stride == -4) return copy_words<-2>(from, to, n);
+        }
+#endif
         if (from_stride == -int64_t(sizeof(T))) return copy_every<T, -1>(from, (T *)to, n);
         if (from_stride == 2 * sizeof(T)) return copy_every<T, 2>(from, (T *)to, n);
         if (from_stride == -2 * int64_t(sizeof(T))) return copy_every<T, -2>(from, (T *)to, n);
     }
     int64_t i = 0;
 #if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 2)
+        if (from_stride == 2 && to_stride == 4) return spread_words(from, to, n);
     if constexpr (sizeof(T) == 4)
         if (from_stride == 4 && to_stride == 8)  // every other element, no other touched
             for (; i < n; i += 16) {

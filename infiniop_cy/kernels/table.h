@@ -111,6 +111,11 @@ struct VnniKernels {
     // pixel comes a zero. [1]: the earlier pixel in the upper half.
     void (*of_pixels[2])(const char *from, const int64_t *column, char *to, int64_t row, int64_t pixels,
                          int64_t channels);
+    // Rows of `pixels` numbers `step` bytes apart, 2 or 4, between zeros, `before` of them, up to `width`, that follow
+    // each other from the last number to the first: the first number of row r ends at to - 2 * r * width. Rows are
+    // from_row bytes apart.
+    void (*reverse)(const char *from, int64_t from_row, int64_t step, char *to, int64_t rows, int64_t before,
+                    int64_t pixels, int64_t width);
     // inf and NaN become 2^-100 of their sign; whether there were any.
     int (*replace_nonfinite)(char *values, int64_t n);
 };

@@ -2,7 +2,7 @@
 // AVX-512 alone, not AVX512_BF16.
 #pragma once
 #include "table.h"
-#include "transpose.h"
+#include "words.h"
 
 namespace INFINIOP_ISA {
 namespace {
@@ -96,6 +96,24 @@ void pixel_pairs(const char *from, const int64_t *column, char *to, int64_t row,
         }
 }
 
+template <int step>
+INFINIOP_INLINE void reverse_rows_of(const char *from, int64_t from_row, char *to, int64_t rows, int64_t before,
+                                     int64_t pixels, int64_t width) {
+    for (int64_t at = 0; at < width; at += WORDS) {  // numbers from the end of the row
+        const int64_t last = width - 1 - at - before, count = width - at;
+        for (int64_t r = 0; r < rows; r++)
+            _mm512_mask_storeu_epi16(
+                to - 2 * (r + 1) * width + 2 * at, __mmask32(bits_between(0, count)),
+                take_words<-step>(from + r * from_row + 2 * step * last, last - pixels + 1, last + 1));
+    }
+}
+
+inline void reverse_rows(const char *from, int64_t from_row, int64_t step, char *to, int64_t rows, int64_t before,
+                         int64_t pixels, int64_t width) {
+    if (step == 2) reverse_rows_of<1>(from, from_row, to, rows, before, pixels, width);
+    else reverse_rows_of<2>(from, from_row, to, rows, before, pixels, width);
+}
+
 // 32 numbers, or as many as there are; the others are zeros.
 INFINIOP_INLINE __m512i load_pixels(const char *from, int64_t count) {
     return count >= 32 ? _mm512_loadu_si512(from) : _mm512_maskz_loadu_epi16(__mmask32((1u << count) - 1), from);
@@ -123,7 +141,8 @@ inline int replace_nonfinite(char *values, int64_t n) {
 }
 
 constexpr void fill_vnni(KernelTable &table) {
-    table.vnni = {zip_rows, channel_pairs, swap_lines, {pixel_pairs<false>, pixel_pairs<true>}, replace_nonfinite};
+    table.vnni = {zip_rows,     channel_pairs,    swap_lines, {pixel_pairs<false>, pixel_pairs<true>},
+                  reverse_rows, replace_nonfinite};
 }
 #else
 constexpr void fill_vnni(KernelTable &) {}

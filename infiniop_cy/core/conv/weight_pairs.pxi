@@ -84,26 +84,44 @@ cdef void pack_pair_columns(const ConvView *view, const int64_t *size, const Box
 
 # ---- the input as rows: planes
 
+cdef void reverse_row(const char *source, int64_t step, char *end, const RowsPart *part, int64_t width) noexcept nogil:
+    """Pack one row so, whose first pixel ends there."""
+    cdef int64_t rest = width - part.skip - part.inside
+    memset(end - part.skip * 2, 0, part.skip * 2)
+    kernels.convert[DTYPE_BF16][DTYPE_BF16](source + (part.inside - 1) * step, -step,
+                                            end - (part.skip + part.inside) * 2, 2, part.inside)
+    memset(end - width * 2, 0, rest * 2)
+
+
 cdef void pack_reversed(const ConvView *view, const int64_t *size, const Box *box, int64_t channel, int64_t channels,
                         char *to, int64_t plane) noexcept nogil:
     """Pack a box of bfloat16 as [channel][position], channels `plane` elements apart, positions from the last to the
     first: so pairs of pixels have the earlier one in the upper half, wherever they begin."""
-    cdef int64_t c, n, d, h, step = box.step[2] * view.space[2], width = box.extent[2]
-    cdef RowPart part
+    cdef int64_t c, n, d, h, z, step = box.step[2] * view.space[2], next = box.step[1] * view.space[1]
+    cdef int64_t width = box.extent[2]
+    cdef RowsPart part = rows_part(view, size, size[2], box)
+    cdef int64_t below = box.extent[1] - part.top - part.rows
+    cdef const char *source
     cdef char *at
     for c in range(channels):
         at = to + (c * plane + box_positions(box)) * 2
         for n in range(box.samples):
             for d in range(box.extent[0]):
-                for h in range(box.extent[1]):
-                    at -= width * 2
-                    part = row_part(view, size, size[2], box, n, d, h)
-                    memset(at, 0, (width - part.skip - part.inside) * 2)
-                    if part.inside:
-                        kernels.convert[DTYPE_BF16][DTYPE_BF16](
-                            part.source + (channel + c) * view.channel + (part.inside - 1) * step, -step,
-                            at + (width - part.skip - part.inside) * 2, 2, part.inside)
-                    memset(at + (width - part.skip) * 2, 0, part.skip * 2)
+                z = box.first[0] + d * box.step[0]
+                if part.rows == 0 or z < 0 or z >= size[0]:
+                    at -= box.extent[1] * width * 2
+                    memset(at, 0, box.extent[1] * width * 2)
+                    continue
+                at -= part.top * width * 2
+                memset(at, 0, part.top * width * 2)
+                source = view.data + (box.n + n) * view.n + (channel + c) * view.channel + z * view.space[0] + part.at
+                if step == 2 or step == 4:
+                    kernels.vnni.reverse(source, next, step, at, part.rows, part.skip, part.inside, width)
+                else:
+                    for h in range(part.rows):
+                        reverse_row(source + h * next, step, at - h * width * 2, &part, width)
+                at -= (part.rows + below) * width * 2
+                memset(at, 0, below * width * 2)
 
 
 cdef void lead_through_planes(const Box *tile, const InputBlock *block, const WeightTile *t,
