@@ -40,6 +40,7 @@ include "conv/output_bias.pxi"      # the bias of an output
 include "conv/store.pxi"            # sums of grad_input to memory
 include "conv/weight_store.pxi"     # sums of grad_weight to memory
 include "conv/input_tiles.pxi"      # what grad_input's algorithms with pixels as rows share
+include "conv/input_order.pxi"      # ... in an order of pixels that leaves padding out
 include "conv/weight_parts.pxi"     # sums of grad_weight's parts of the pixels, joined in a round of their own
 include "conv/weight_cut.pxi"       # (ci, tap) by co of grad_weight as tasks
 include "conv/weight_pairs.pxi"     # grad_weight's operands as pairs of bfloat16 pixels

@@ -182,21 +182,38 @@ cdef void make_phase(const SampleGeometry *sample, int64_t number, Phase *phase)
                               + part[1].taps * taps_before_class(&sample.axis[2], part[2].tap))
 
 
+cdef void axis_tap(const SampleGeometry *sample, const ConvAxisPhase *phase, int d, int64_t rank, int64_t *output,
+                   int64_t *k) noexcept nogil:
+    """Write what the first pixel of a phase meets along one axis under its tap of that rank, and that tap's index k."""
+    cdef const SourceAxis *source = &sample.source[d]
+    k[0] = phase.tap + rank * sample.axis[d].period
+    if source.classes > 1:
+        output[0] = rank // source.classes * source.hop
+    else:
+        output[0] = phase.output - (phase.taps - 1 - rank if sample.forward else rank) * sample.axis[d].hop
+
+
 cdef void phase_tap(const SampleGeometry *sample, const Phase *phase, int64_t number, int64_t *output,
                     int64_t *k) noexcept nogil:
     """Write the output pixel that the phase's first pixel meets under the phase's tap of that number, and that tap's
     index k along each axis."""
-    cdef int64_t rank, taps
     cdef int d
     for d in range(2, -1, -1):
-        taps = phase.axis[d].taps
-        rank = number % taps
-        number //= taps
-        k[d] = phase.axis[d].tap + rank * sample.axis[d].period
-        if sample.source[d].classes > 1:
-            output[d] = rank // sample.source[d].classes * sample.source[d].hop
-        else:
-            output[d] = phase.axis[d].output - (taps - 1 - rank if sample.forward else rank) * sample.axis[d].hop
+        axis_tap(sample, &phase.axis[d], d, number % phase.axis[d].taps, &output[d], &k[d])
+        number //= phase.axis[d].taps
+
+
+cdef void pixels_that_meet(const SampleGeometry *sample, int d, int64_t output, int64_t k, int64_t *first,
+                           int64_t *end) noexcept nogil:
+    """Find the pixels of a phase [first, end) along one axis that meet no padding under tap k, under which its first
+    pixel meets that output pixel; there may be none. Taps that count as channels are not looked at."""
+    cdef const SourceAxis *source = &sample.source[d]
+    cdef int64_t before = source.before - k % source.classes * sample.axis[d].dilation
+    if d == 2 and sample.folded > 1:
+        first[0], end[0] = 0, sample.axis[d].size_in
+        return
+    first[0] = -floor_div(-before, source.step) - output
+    end[0] = floor_div(sample.axis[d].size_out - 1 + before, source.step) + 1 - output
 
 
 cdef int64_t packed_tap(const SampleGeometry *sample, int64_t tap) noexcept nogil:

@@ -40,6 +40,7 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
     cdef InputTiles *own = <InputTiles *>blocking.own
     cdef int64_t pixels = input_gemm_pixels(order.channels)
     block_input_columns(sample, order, own)
+    own.ordered = order_pays(sample, order)
     tile_phases(problem, pixels, GEMM_POSITIONS, &own.tiling)
     while threads > 1 and pixels > MIN_TILE_PIXELS and input_tile_tasks(problem, own) < 4 * threads:
         pixels //= 2
@@ -94,22 +95,64 @@ cdef void pack_tile_block(const ConvRun *run, const InputTile *t, const Box *blo
                              own.weights.ci.vnni, t.staging, t.place)
 
 
-cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Pack a block for each panel of co, unless it can be read where it lies, and add its products under all taps,
-    panel by panel."""
+cdef void lead_through_taps(const ConvRun *run, const InputTile *t, const Box *block, const Halo *halo, int64_t tap,
+                            bint in_place, BatchReduce *steps) noexcept nogil:
+    """Lead the steps through the phase's taps from that number on, as many as a panel has."""
     cdef const SampleGeometry *sample = run.sample
-    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
-    cdef int64_t pitch = block_pitch(sample, run.order), co = 0, count, tap, s
+    cdef int64_t columns = (<const InputTiles *>run.blocking.own).weights.ci.columns, s
     cdef int64_t output[3]
     cdef int64_t k[3]
-    cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
-    cdef bint in_place, puts
     cdef int d
+    steps.count = min(run.order.taps, t.phase.tap_count - tap)
+    for s in range(steps.count):
+        phase_tap(sample, &t.phase, tap + s, output, k)
+        if in_place:
+            for d in range(3):
+                output[d] -= halo.low[d]
+            t.a_offset[s] = elements_to(sample, &run.problem.view[CONV_GRAD_OUTPUT], output)
+        else:
+            t.a_offset[s] = tap_place(sample, block, output, k, halo.low) * block_pitch(sample, run.order)
+        t.b_offset[s] = s * steps.depth * columns
+
+
+cdef void multiply_blocks(const ConvRun *run, InputTile *t, const Box *block, const Halo *halo, bint in_place,
+                          bint puts, const PixelOrder *order, BatchReduce *steps) noexcept nogil:
+    """Pack a block for each panel of co, unless it is read where it lies, and add its products under all taps, panel by
+    panel: in an order (not NULL), or (puts) writing them."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef int64_t co = 0, count, tap
+    cdef Prefetch prefetch
+    while t.phase.tap_count and co < sample.cout:
+        count = min(run.order.channels, sample.cout - co)
+        steps.depth = ceil_div(count, 2) if (<const InputTiles *>run.blocking.own).weights.ci.vnni else count
+        if not in_place:
+            pack_tile_block(run, t, block, co, count)
+        plan_input_prefetch(run, t, halo, block, co, &prefetch)
+        tap = 0
+        while tap < t.phase.tap_count and not is_stopped(run):
+            lead_through_taps(run, t, block, halo, tap, in_place, steps)
+            if puts:
+                put_tile(run, t, steps, &prefetch)
+            elif order != NULL:
+                multiply_in_order(run, t, order, steps, co, tap, &prefetch)
+            else:
+                multiply_panels(run, t, steps, co, tap, &prefetch)
+            tap += run.order.taps
+        co += run.order.channels
+        if in_place:
+            t.block += run.order.channels * run.problem.view[CONV_GRAD_OUTPUT].channel
+
+
+cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    """Sum a tile for some ci, from a block that is packed or read where it lies, and save it."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef int64_t pitch = block_pitch(sample, run.order)
+    cdef bint in_place, puts, ordered
     cdef InputTile t
     cdef Box block
     cdef Halo halo
-    cdef Prefetch prefetch
     cdef BatchReduce steps
+    cdef PixelOrder order
     if not begin_input_tile(run, number, scratch, &t):
         return
     phase_halo(sample, &t.phase, &halo)
@@ -119,40 +162,20 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
         multiply_by_pixels(run, &t, &block, &steps)
         return
     in_place = block_classes(sample) == 1 and sample.folded == 1 and output_lies_ready(run.problem, &block)
+    puts = puts_tile(run, &t)
+    ordered = (<const InputTiles *>run.blocking.own).ordered and not (in_place or puts or run.nonfinite) \
+        and order_pixels(run, &t, &block, pitch, &order)
     if in_place:
         lead_through_output(run, &t, &block, &steps)
-    else:
+    elif not ordered:
         fill_indirection(&t.tile, block.extent, pitch, t.indirection)
-    puts = puts_tile(run, &t)
     if not puts:
         clear_input_sums(run, &t)
-    while t.phase.tap_count and co < sample.cout:
-        count = min(run.order.channels, sample.cout - co)
-        steps.depth = ceil_div(count, 2) if own.weights.ci.vnni else count
-        if not in_place:
-            pack_tile_block(run, &t, &block, co, count)
-        plan_input_prefetch(run, &t, &halo, &block, co, &prefetch)
-        tap = 0
-        while tap < t.phase.tap_count and not is_stopped(run):
-            steps.count = min(run.order.taps, t.phase.tap_count - tap)
-            for s in range(steps.count):
-                phase_tap(sample, &t.phase, tap + s, output, k)
-                if in_place:
-                    for d in range(3):
-                        output[d] -= halo.low[d]
-                    t.a_offset[s] = elements_to(sample, g, output)
-                else:
-                    t.a_offset[s] = tap_place(sample, &block, output, k, halo.low) * pitch
-                t.b_offset[s] = s * steps.depth * own.weights.ci.columns
-            if puts:
-                put_tile(run, &t, &steps, &prefetch)
-            else:
-                multiply_panels(run, &t, &steps, co, tap, &prefetch)
-            tap += run.order.taps
-        co += run.order.channels
-        if in_place:
-            t.block += run.order.channels * g.channel
-    if not puts:
+    multiply_blocks(run, &t, &block, &halo, in_place, puts, &order if ordered else NULL, &steps)
+    if ordered:
+        save_tile(run.problem, &t.phase, &t.tile, &t.sums, order.place, local_piece(run, INPUT_SAVED, scratch),
+                  t.staging)
+    elif not puts:
         end_input_tile(run, &t)
 
 
@@ -160,11 +183,12 @@ cdef void explain_input_gemm(const SampleGeometry *sample, const SumOrder *order
                              size_t size) noexcept nogil:
     cdef const InputTiles *own = <const InputTiles *>blocking.own
     snprintf(text, size, b"implicit GEMM: taps are offsets into a packed block of grad_output; tiles of %lld x %lld x "
-             b"%lld x %lld pixels, %lld of %lld columns a task; panels of %lld taps by %lld channels%s",
+             b"%lld x %lld pixels, %lld of %lld columns a task; panels of %lld taps by %lld channels%s%s",
              <long long>own.tiling.samples, <long long>own.tiling.extent[0], <long long>own.tiling.extent[1],
              <long long>own.tiling.extent[2], <long long>(own.task_panels * own.weights.ci.columns),
              <long long>(own.weights.ci.count * own.weights.ci.columns), <long long>order.taps,
-             <long long>order.channels, b"; pairs of bfloat16" if own.weights.ci.vnni else b"")
+             <long long>order.channels, b"; pixels by the taps that they meet, without padding" if own.ordered else b"",
+             b"; pairs of bfloat16" if own.weights.ci.vnni else b"")
 
 
 cdef ConvAlgorithm input_gemm() noexcept nogil:

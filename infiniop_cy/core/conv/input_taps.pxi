@@ -31,18 +31,12 @@ cdef bint part_that_meets(const SampleGeometry *sample, const Box *tile, const i
                           Box *part) noexcept nogil:
     """Cut from a tile the pixels that meet only padding under tap k; return whether any are left. output: what the
     phase's first pixel meets."""
-    cdef const SourceAxis *source
-    cdef int64_t first, last, before
+    cdef int64_t first, last
     cdef int d
     part[0] = tile[0]
     for d in range(3):
-        source = &sample.source[d]
-        if d == 2 and sample.folded > 1:  # taps of several positions
-            continue
-        before = source.before - k[d] % source.classes * sample.axis[d].dilation
-        first = max(tile.first[d], -floor_div(-before, source.step) - output[d])
-        last = min(tile.first[d] + tile.extent[d],
-                   floor_div(sample.axis[d].size_out - 1 + before, source.step) + 1 - output[d])
+        pixels_that_meet(sample, d, output[d], k[d], &first, &last)
+        first, last = max(tile.first[d], first), min(tile.first[d] + tile.extent[d], last)
         if last <= first:
             return False
         part.first[d], part.extent[d] = first, last - first

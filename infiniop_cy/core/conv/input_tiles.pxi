@@ -14,6 +14,8 @@ cdef enum:
     INPUT_INDIRECTION = 5
     INPUT_A_OFFSETS = 6
     INPUT_B_OFFSETS = 7
+    INPUT_ORDER = 8
+    INPUT_SAVED = 9
 
 
 ctypedef struct InputTiles:
@@ -21,6 +23,7 @@ ctypedef struct InputTiles:
     int64_t task_panels   # micro-panels of a task
     Tiling tiling         # of the pixels of a phase
     int64_t tiles         # of the largest phase
+    bint ordered          # pixels are put in another order (input_order.pxi)
 
 
 # A task's part: a tile of one phase by the ci of some micro-panels.
@@ -30,6 +33,7 @@ ctypedef struct InputTile:
     Phase phase
     Box tile
     InputSums sums
+    char *scratch
     char *block
     char *staging
     int64_t *place
@@ -73,6 +77,9 @@ cdef void book_input_tiles(const ConvProblem *problem, const SumOrder *order, in
     book(local, INPUT_INDIRECTION, pixels + MAX_ROWS, sizeof(int64_t))
     book(local, INPUT_A_OFFSETS, order.taps, sizeof(int64_t))
     book(local, INPUT_B_OFFSETS, order.taps, sizeof(int64_t))
+    if own.ordered:
+        book(local, INPUT_ORDER, pixels, sizeof(int64_t))
+        book(local, INPUT_SAVED, SAVED_PIXELS * own.task_panels * own.weights.ci.columns, sample.item)
     blocking.tasks = input_tile_tasks(problem, own)
 
 
@@ -109,7 +116,7 @@ cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, In
     t.panel_from = part * own.task_panels
     t.panels = min(own.task_panels, own.weights.ci.count - t.panel_from)
     t.pixels = box_positions(&t.tile)
-    t.block = local_piece(run, INPUT_BLOCK, scratch)
+    t.scratch, t.block = scratch, local_piece(run, INPUT_BLOCK, scratch)
     t.staging = local_piece(run, INPUT_STAGING, scratch)
     t.place = <int64_t *>local_piece(run, INPUT_PLACES, scratch)
     t.indirection = <int64_t *>local_piece(run, INPUT_INDIRECTION, scratch)
@@ -141,18 +148,28 @@ cdef void fill_indirection(const Box *tile, const int64_t *extent, int64_t pitch
     repeat_last(indirection, i)
 
 
+cdef const RegisterTile *tile_of_panel(const ConvRun *run, const InputTile *t, int64_t panel) noexcept nogil:
+    """Find the register tile for one of a task's micro-panels."""
+    cdef const MicroPanels *ci = &(<const InputTiles *>run.blocking.own).weights.ci
+    return register_tile(run.sample, ci, t.sums.channels - panel * ci.columns)
+
+
+cdef const char *weights_of_panel(const ConvRun *run, const InputTile *t, int64_t panel, int64_t co, int64_t tap,
+                                  const BatchReduce *steps) noexcept nogil:
+    """Find the weights of one of a task's micro-panels for a block of co, from the phase's tap of that number on."""
+    cdef const WeightPanels *weights = &(<const InputTiles *>run.blocking.own).weights
+    return weight_panel(run.sample, weights, shared_piece(run, INPUT_WEIGHTS), t.sums.group, t.panel_from + panel, co) \
+        + (t.phase.first_packed + tap) * steps.depth * weights.ci.columns * run.sample.item
+
+
 cdef void multiply_panels(const ConvRun *run, const InputTile *t, const BatchReduce *steps, int64_t co, int64_t tap,
                           Prefetch *prefetch) noexcept nogil:
     """Add the products of the block with the weights of a block of co, from the phase's tap of that number on."""
-    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
-    cdef const WeightPanels *weights = &own.weights
-    cdef int64_t item = run.sample.item, columns = weights.ci.columns, p
-    cdef char *weight
+    cdef int64_t item = run.sample.item, columns = (<const InputTiles *>run.blocking.own).weights.ci.columns, p
     for p in range(t.panels):
-        weight = weight_panel(run.sample, weights, shared_piece(run, INPUT_WEIGHTS), t.sums.group, t.panel_from + p, co)
-        multiply(register_tile(run.sample, &weights.ci, t.sums.channels - p * columns), steps, t.block, t.indirection,
-                 t.pixels, weight + (t.phase.first_packed + tap) * steps.depth * columns * item,
-                 t.sums.data + p * columns * item, t.sums.pixel_pitch, item, False, prefetch)
+        multiply(tile_of_panel(run, t, p), steps, t.block, t.indirection, t.pixels,
+                 weights_of_panel(run, t, p, co, tap, steps), t.sums.data + p * columns * item, t.sums.pixel_pitch,
+                 item, False, prefetch)
 
 
 cdef void begin_steps(const ConvRun *run, const InputTile *t, BatchReduce *steps) noexcept nogil:
@@ -166,4 +183,4 @@ cdef void end_input_tile(const ConvRun *run, const InputTile *t) noexcept nogil:
     """Add the products of inf and NaN weights, then save the tile."""
     if run.nonfinite:
         add_nonfinite_weights(run.problem, &t.phase, &t.tile, &t.sums)
-    save_tile(run.problem, &t.phase, &t.tile, &t.sums, t.staging)
+    save_tile(run.problem, &t.phase, &t.tile, &t.sums, NULL, NULL, t.staging)

@@ -111,23 +111,41 @@ cdef void save_pixels(const ConvProblem *problem, const char *sums, int64_t pitc
         first += STAGE_PIXELS // 2
 
 
+cdef void save_some_pixels(const ConvProblem *problem, const InputSums *sums, int64_t number, int64_t pixels,
+                           const int64_t *place, char *to, int64_t step, char *saved, char *staging) noexcept nogil:
+    """Save so many of a tile's pixels from that number on, one after the other, which lie in sums as they follow each
+    other or (not NULL) at their places. saved: room for SAVED_PIXELS of them."""
+    cdef int64_t item = problem.sample.item, pitch = sums.pixel_pitch, channel = problem.view[CONV_GRAD_INPUT].channel
+    cdef int64_t done = 0, count, i
+    if place == NULL:
+        save_pixels(problem, sums.data + number * pitch * item, pitch, pixels, sums.channels, to, step, channel,
+                    staging)
+        return
+    while done < pixels:
+        count = min(<int64_t>SAVED_PIXELS, pixels - done)
+        for i in range(count):
+            memcpy(saved + i * pitch * item, sums.data + place[number + done + i] * pitch * item, pitch * item)
+        save_pixels(problem, saved, pitch, count, sums.channels, to + done * step, step, channel, staging)
+        done += count
+
+
 cdef void save_tile(const ConvProblem *problem, const Phase *phase, const Box *tile, const InputSums *sums,
-                    char *staging) noexcept nogil:
-    """Save a tile of sums as [pixel][ci], its pixels one after the other, to grad_input."""
+                    const int64_t *place, char *saved, char *staging) noexcept nogil:
+    """Save a tile of sums as [pixel][ci], its pixels as save_some_pixels has them, to grad_input."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
     cdef int64_t n, z, y, rows = tile.extent[1], pixels = tile.extent[2], step = sample.axis[2].stride * out.space[2]
-    cdef const char *at = sums.data
+    cdef int64_t number = 0
     add_output_bias(problem, sums, tile, bfloat16_dot2(sample))
     if tile.extent[2] == sample.axis[2].size_in and out.space[1] * sample.axis[1].stride == tile.extent[2] * step:
         rows, pixels = 1, pixels * rows  # they follow each other: one row
     for n in range(tile.samples):
         for z in range(tile.extent[0]):
             for y in range(rows):
-                save_pixels(problem, at, sums.pixel_pitch, pixels, sums.channels,
-                            tile_row(problem, sums.group, phase, tile, sums.ci_from, n, z, y), step, out.channel,
-                            staging)
-                at += pixels * sums.pixel_pitch * sample.item
+                save_some_pixels(problem, sums, number, pixels, place,
+                                 tile_row(problem, sums.group, phase, tile, sums.ci_from, n, z, y), step, saved,
+                                 staging)
+                number += pixels
 
 
 cdef bint channels_in_line(const ConvProblem *problem) noexcept nogil:
