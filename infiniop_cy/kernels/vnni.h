@@ -101,10 +101,12 @@ INFINIOP_INLINE void reverse_rows_of(const char *from, int64_t from_row, char *t
                                      int64_t pixels, int64_t width) {
     for (int64_t at = 0; at < width; at += WORDS) {  // numbers from the end of the row
         const int64_t last = width - 1 - at - before, count = width - at;
-        for (int64_t r = 0; r < rows; r++)
+        for (int64_t r = 0; r < rows; r++) {
+            _mm_prefetch(from + (r + 12) * from_row, _MM_HINT_T0);
             _mm512_mask_storeu_epi16(
                 to - 2 * (r + 1) * width + 2 * at, __mmask32(bits_between(0, count)),
                 take_words<-step>(from + r * from_row + 2 * step * last, last - pixels + 1, last + 1));
+        }
     }
 }
 

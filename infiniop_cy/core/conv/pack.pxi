@@ -242,33 +242,64 @@ cdef void zip_lines(const char *source, int64_t step, int64_t count, int64_t cha
         kernels.vnni.of_planes(NULL, source + (count - 1) * step, 0, to + count // 2 * row, 0, 1, 0, channels, channels)
 
 
-cdef void transpose_pixels(const ConvProblem *problem, const char *source, int64_t step, int64_t channel, int64_t count,
-                           int64_t channels, char *to, const int64_t *place, bint vnni, char *stage) noexcept nogil:
-    """Put `count` pixels `step` bytes apart of `channels` channels `channel` bytes apart side by side at to +
-    place[pixel]; in the compute type, or (vnni) in the storage type by pairs of channels."""
+# Pixels of one channel that lie in rows: `width` of them `step` bytes apart in each.
+ctypedef struct PixelRows:
+    const char *source
+    int64_t step, width
+    int64_t next, rows     # bytes from row to row
+
+
+cdef bint lies_in_stage(const ConvProblem *problem, int64_t step, int64_t channel, bint vnni) noexcept nogil:
+    """Say whether pixels `step` and channels `channel` bytes apart are staged before they are transposed: neither lie
+    side by side, or they are widened."""
+    cdef int64_t stored = itemsize_of(problem.sample.dtype)
+    return channel != stored and (step != stored or not (vnni or problem.sample.dtype == problem.sample.compute))
+
+
+cdef void transpose_staged(const ConvProblem *problem, const PixelRows *all_rows, int64_t channel, int64_t channels,
+                           char *to, const int64_t *place, bint vnni, char *stage) noexcept nogil:
+    """Put pixels side by side as transpose_pixels does, by way of a stage that holds as many rows as fit, channel by
+    channel: so memory is read in its order."""
     cdef ConvertKernel load = kernels.convert[DTYPE_BF16][DTYPE_BF16] if vnni else problem.load
     cdef TransposeToKernel transpose_to = kernels.vnni.of_channels if vnni \
         else kernels.transpose_to[problem.sample.compute]
     cdef int64_t item = 2 if vnni else problem.sample.item, lanes = problem.sample.lanes * (2 if vnni else 1)
-    cdef int64_t first = 0, c, i, n
-    if channel == itemsize_of(problem.sample.dtype):
+    cdef int64_t x = 0, y, width, rows, c, many, i, r
+    cdef const char *source
+    while x < all_rows.width:
+        width, y = min(<int64_t>STAGE_PIXELS, all_rows.width - x), 0
+        while y < all_rows.rows:
+            rows, c = min(STAGE_PIXELS // width, all_rows.rows - y), 0
+            while c < channels:
+                many = min(lanes, channels - c)
+                for i in range(many):
+                    source = all_rows.source + (c + i) * channel + y * all_rows.next + x * all_rows.step
+                    for r in range(rows):
+                        load(source + r * all_rows.next, all_rows.step, stage + (i * STAGE_ROW + r * width) * item,
+                             item, width)
+                transpose_to(stage, STAGE_ROW * item, to + c * item, place + y * all_rows.width + x, rows * width,
+                             many)
+                c += lanes
+            y += rows
+        x += width
+
+
+cdef void transpose_pixels(const ConvProblem *problem, const PixelRows *rows, int64_t channel, int64_t channels,
+                           char *to, const int64_t *place, bint vnni, char *stage) noexcept nogil:
+    """Put `channels` channels `channel` bytes apart of some pixels side by side at to + place[pixel]; in the compute
+    type, or (vnni) in the storage type by pairs of channels. Rows follow each other, or are staged."""
+    cdef int64_t count = rows.rows * rows.width, first = 0, n
+    if lies_in_stage(problem, rows.step, channel, vnni):
+        transpose_staged(problem, rows, channel, channels, to, place, vnni, stage)
+    elif channel != itemsize_of(problem.sample.dtype):
+        (kernels.vnni.of_channels if vnni else kernels.transpose_to[problem.sample.compute])(
+            rows.source, channel, to, place, count, channels)
+    else:
         n = count if is_even(place, count) else 1  # pixels at a time
         while first < count:
-            copy_lines(problem, source + first * step, step, to + place[first], place[1] - place[0] if n > 1 else 0, n,
-                       channels, vnni)
+            copy_lines(problem, rows.source + first * rows.step, rows.step, to + place[first],
+                       place[1] - place[0] if n > 1 else 0, n, channels, vnni)
             first += n
-        return
-    if step == item and (vnni or problem.sample.dtype == problem.sample.compute):
-        transpose_to(source, channel, to, place, count, channels)
-        return
-    while first < count:
-        n = min(<int64_t>STAGE_PIXELS, count - first)
-        c = 0
-        while c < channels:
-            gather(load, source + c * channel + first * step, step, channel, n, min(lanes, channels - c), stage, item)
-            transpose_to(stage, STAGE_ROW * item, to + c * item, place + first, n, min(lanes, channels - c))
-            c += lanes
-        first += STAGE_PIXELS
 
 
 cdef void zero_pixels(char *to, int64_t pitch, int64_t count, int64_t channels, int64_t item) noexcept nogil:
@@ -286,16 +317,19 @@ cdef void pack_channels(const ConvProblem *problem, const ConvView *view, const 
                         int64_t *place) noexcept nogil:
     """Pack a box as [position][pitch], the channels side by side; some channels after the other, so that memory is read
     in lines. vnni: in the storage type, by pairs. place: room for the positions of one sample."""
-    cdef int64_t n, d, h, x, item = 2 if vnni else problem.sample.item, step = box.step[2] * view.space[2]
+    cdef int64_t n, d, h, x, item = 2 if vnni else problem.sample.item
     cdef int64_t count = channels, first = 0
     cdef int64_t width, rows = box.extent[1], at_once = 1, part_rows, y
     cdef RowPart part
+    cdef PixelRows pixels
     cdef char *at
+    pixels.step, pixels.next = box.step[2] * view.space[2], box.step[1] * view.space[1]
     if view.channel != itemsize_of(problem.sample.dtype):
         count = problem.sample.lanes * (2 if vnni else 1)
-    if box.step[1] == 1 and box.step[2] == 1 and box.first[2] <= 0 and box.first[2] + box.extent[2] >= size[2] \
-            and view.space[1] == size[2] * view.space[2]:
-        at_once = rows  # whole rows that follow each other
+    if lies_in_stage(problem, pixels.step, view.channel, vnni) or (
+            box.step[1] == 1 and box.step[2] == 1 and box.first[2] <= 0 and box.first[2] + box.extent[2] >= size[2]
+            and view.space[1] == size[2] * view.space[2]):
+        at_once = rows  # staged, or whole rows that follow each other
     while first < channels:
         count = min(count, channels - first)
         width = round_up(count, 2) if vnni else count
@@ -306,7 +340,8 @@ cdef void pack_channels(const ConvProblem *problem, const ConvView *view, const 
                 while h < rows:
                     part = row_part(view, size, size[2], box, n, d, h)
                     part_rows = 1
-                    while part.inside and part_rows < at_once - h and box.first[1] + h + part_rows < size[1]:
+                    while part.inside and part_rows < at_once - h \
+                            and box.first[1] + (h + part_rows) * box.step[1] < size[1]:
                         part_rows += 1
                     for y in range(h, h + part_rows):
                         zero_pixels(at + y * box.extent[2] * pitch * item, pitch, part.skip, width, item)
@@ -317,8 +352,9 @@ cdef void pack_channels(const ConvProblem *problem, const ConvView *view, const 
                             for y in range(h, h + part_rows):
                                 for x in range(part.inside):
                                     place[y * part.inside + x] = (y * box.extent[2] + part.skip + x) * pitch * item
-                        transpose_pixels(problem, part.source + (channel + first) * view.channel, step, view.channel,
-                                         part_rows * part.inside, count, at, place + h * part.inside, vnni, stage)
+                        pixels.source = part.source + (channel + first) * view.channel
+                        pixels.rows, pixels.width = part_rows, part.inside
+                        transpose_pixels(problem, &pixels, view.channel, count, at, place + h * part.inside, vnni, stage)
                     h += part_rows
                 at += rows * box.extent[2] * pitch * item
         first += count

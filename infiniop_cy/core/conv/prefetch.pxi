@@ -33,8 +33,8 @@ cdef void plan_prefetch(const ConvProblem *problem, const int64_t *size, const B
         prefetch.source += first * view.space[d]
         prefetch.bytes += (last - first) * view.space[d]
         positions *= last - first + 1
-    if prefetch.bytes > 2 * itemsize_of(problem.sample.dtype) * positions:
-        return  # far from dense
+    if prefetch.bytes > 4 * itemsize_of(problem.sample.dtype) * positions:
+        return  # sparser than every other pixel of every other row
     prefetch.channel, prefetch.channels = view.channel, channels
     prefetch.lines = ceil_div(channels * (prefetch.bytes // CONV_ALIGN + 1), max(<int64_t>1, calls))
 
