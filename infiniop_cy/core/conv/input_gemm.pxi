@@ -33,19 +33,26 @@ cdef bint accepts_input_gemm(const SampleGeometry *sample, const char **why) noe
     return True
 
 
+cdef bint packs_slowly(const ConvProblem *problem, bint vnni) noexcept nogil:
+    """Say whether a block takes so long to pack that fewer tasks shall pack it anew, each for its columns."""
+    cdef const ConvView *g = &problem.view[CONV_GRAD_OUTPUT]
+    return block_classes(&problem.sample) > 1 or lies_in_stage(problem, g.space[2], g.channel, vnni)
+
+
 cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                            Blocking *blocking) noexcept nogil:
     """Make the tiles smaller, then the tasks narrower, while there are too few tasks for the threads."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef InputTiles *own = <InputTiles *>blocking.own
-    cdef int64_t pixels = input_gemm_pixels(order.channels)
+    cdef int64_t pixels = input_gemm_pixels(order.channels), wanted
     block_input_columns(sample, order, own)
     own.ordered = order_pays(sample, order)
     tile_phases(problem, pixels, GEMM_POSITIONS, &own.tiling)
     while threads > 1 and pixels > MIN_TILE_PIXELS and input_tile_tasks(problem, own) < 4 * threads:
         pixels //= 2
         tile_phases(problem, pixels, GEMM_POSITIONS, &own.tiling)
-    while threads > 1 and own.task_panels > 1 and input_tile_tasks(problem, own) < 4 * threads:
+    wanted = (2 if packs_slowly(problem, own.weights.ci.vnni) else 4) * threads
+    while threads > 1 and own.task_panels > 1 and input_tile_tasks(problem, own) < wanted:
         own.task_panels = ceil_div(own.task_panels, 2)
     book_input_tiles(problem, order, own.tiling.samples * halo_positions(sample, own.tiling.extent, GEMM_POSITIONS),
                      own, blocking)
