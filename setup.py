@@ -52,7 +52,7 @@ COMPILE_FLAGS += ["-O1", "-g", "-UNDEBUG"] if DEBUG or SANITIZE else ["-O3"]
 # Nothing is thrown through a kernel: tables to unwind it would be 5 % of the library.
 KERNEL_FLAGS = [] if DEBUG or SANITIZE else ["-fno-exceptions", "-fno-asynchronous-unwind-tables"]
 # Where there are better sets, the generic one is for CPUs of before 2013: it shall be small, a tenth of the library.
-FALLBACK_FLAGS = [] if DEBUG or SANITIZE else ["-O2"]
+FALLBACK_FLAGS = [] if DEBUG or SANITIZE else ["-Os"]
 if SANITIZE:
     COMPILE_FLAGS += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]
 if EMULATE_AMX:
