@@ -98,7 +98,15 @@ INFINIOP_INLINE widened<float16> widen(const float16 *p) {
 INFINIOP_INLINE f32v widen_vector(const float *p) { return load<f32v>(p); }
 INFINIOP_INLINE f64v widen_vector(const double *p) { return load<f64v>(p); }
 INFINIOP_INLINE f32v widen_vector(const float16 *p) { return widen_half(load<u16v>(p)); }
-INFINIOP_INLINE f32v widen_bfloat16(u16v v) { return bits_as<f32v>(__builtin_convertvector(v, u32v) << 16); }
+#if defined(__AVX512F__)
+// gcc makes several instructions of what is one.
+INFINIOP_INLINE u32v widen_words(u16v v) { return (u32v)_mm512_cvtepu16_epi32((__m256i)v); }
+INFINIOP_INLINE u16v narrow_words(u32v v) { return (u16v)_mm512_cvtepi32_epi16((__m512i)v); }
+#else
+INFINIOP_INLINE u32v widen_words(u16v v) { return __builtin_convertvector(v, u32v); }
+INFINIOP_INLINE u16v narrow_words(u32v v) { return __builtin_convertvector(v, u16v); }
+#endif
+INFINIOP_INLINE f32v widen_bfloat16(u16v v) { return bits_as<f32v>(widen_words(v) << 16); }
 INFINIOP_INLINE f32v widen_vector(const bfloat16 *p) { return widen_bfloat16(load<u16v>(p)); }
 #if defined(__AVX2__) && !defined(__AVX512F__)
 // All ones in the first n of a vector's lanes of `bytes` bytes each.
@@ -131,9 +139,7 @@ template <class T> INFINIOP_INLINE compute_vector<T> widen_some(const T *p, int6
 INFINIOP_INLINE void narrow_vector(float *p, f32v v) { store(p, v); }
 INFINIOP_INLINE void narrow_vector(double *p, f64v v) { store(p, v); }
 INFINIOP_INLINE void narrow_vector(float16 *p, f32v v) { store(p, narrow_half(v)); }
-INFINIOP_INLINE void narrow_vector(bfloat16 *p, f32v v) {
-    store(p, __builtin_convertvector(any_bfloat16_in_upper_half(v) >> 16, u16v));
-}
+INFINIOP_INLINE void narrow_vector(bfloat16 *p, f32v v) { store(p, narrow_words(any_bfloat16_in_upper_half(v) >> 16)); }
 
 template <class T> INFINIOP_INLINE compute_vector<T> narrow(parts<compute_vector<T>, 1> v) { return v.part[0]; }
 template <class T> INFINIOP_INLINE u32v narrow(parts<f32v, 2> v) {
