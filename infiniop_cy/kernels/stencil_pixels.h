@@ -58,10 +58,8 @@ INFINIOP_INLINE void pixels_tile(PixelsPart<T> part, const char *from, const sca
     constexpr int count = lanes<V>::count;
     V sum[many][side] = {};
     for (const PixelLine *line = part.r->line, *end = line + part.r->lines; line < end; line++) {
-        constexpr bool lines = sizeof(T) == sizeof(scalar<V>);  // of several taps
-        if (lines && line->taps == 3) add_pixel_line<T, many, side, lines ? 3 : 1, edge, whole>(part, *line, from, sum);
-        else if (lines && line->taps == 2)
-            add_pixel_line<T, many, side, lines ? 2 : 1, edge, whole>(part, *line, from, sum);
+        if (line->taps == 3) add_pixel_line<T, many, side, 3, edge, whole>(part, *line, from, sum);
+        else if (line->taps == 2) add_pixel_line<T, many, side, 2, edge, whole>(part, *line, from, sum);
         else add_pixel_line<T, many, side, 1, edge, whole>(part, *line, from, sum);
         part.weight += line->taps * count;
     }

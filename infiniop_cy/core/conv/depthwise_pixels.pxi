@@ -26,14 +26,14 @@ cdef bint writes_pixels(const ConvProblem *problem) noexcept nogil:
     for d in range(3):
         taps[d] = (sample.axis[d].kernel - 1) // (1 if sample.forward else sample.axis[d].period) + 1
         steps *= sample.source[d].step
-    if sample.source[2].step == 1 and sample.axis[2].dilation == 1 and itemsize_of(sample.dtype) == sample.item:
+    if sample.source[2].step == 1 and sample.axis[2].dilation == 1:
         taps[2] = ceil_div(taps[2], PIXEL_LINE_TAPS)
     if taps[0] * taps[1] * taps[2] > (WIDE_PIXEL_LINES if sample.lanes * sample.item == 64 else PIXEL_LINES):
         return False
     if kernels.stencil_pixels[sample.dtype] == NULL or problem.accumulate:
         return False
     return by_pixels(problem, CONV_GRAD_INPUT) \
-        and (itemsize_of(sample.dtype) == sample.item or sample.taps <= WIDENED * steps)
+        and (itemsize_of(sample.dtype) == sample.item or taps[0] * taps[1] * taps[2] <= WIDENED * steps)
 
 
 cdef int64_t taps_of_line(const LaneTask *t, const Phase *phase) noexcept nogil:
@@ -41,8 +41,7 @@ cdef int64_t taps_of_line(const LaneTask *t, const Phase *phase) noexcept nogil:
     meets for the next step."""
     cdef int64_t output[3]
     cdef int64_t next[3]
-    if t.run.sample.source[2].step > 1 or phase.axis[2].taps < 2 \
-            or itemsize_of(t.run.sample.dtype) != t.run.sample.item:
+    if t.run.sample.source[2].step > 1 or phase.axis[2].taps < 2:
         return 1
     lane_tap(t.run.sample, &t.own.blocks, phase, 0, output)
     lane_tap(t.run.sample, &t.own.blocks, phase, 1, next)
