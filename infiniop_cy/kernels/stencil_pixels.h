@@ -26,14 +26,14 @@ INFINIOP_INLINE void add_pixel_line(const PixelsPart<T> &part, const PixelLine &
     constexpr int count = lanes<V>::count;
     static constexpr T zeros[side * count] = {};
     V factor[taps][side];
-#pragma GCC unroll 3
+#pragma GCC unroll 5
     for (int k = 0; k < taps; k++)
 #pragma GCC unroll 4
         for (int j = 0; j < side; j++) factor[k][j] = load<V>(part.weight + j * part.r->weights + k * count);
     const uint64_t row = part.y >= line.first_row && part.y < line.end_row ? uint64_t(part.r->row) : 0;
     const int64_t step = part.r->step, first = line.pixel + part.x * step, apart = part.r->from_pixel;
     from += line.at;
-#pragma GCC unroll 10
+#pragma GCC unroll 12
     for (int p = many - 1; p > -taps; p--) {
         const T *pixel = (const T *)(from + p * apart);
         if (edge && uint64_t(first + p * step) >= row) pixel = zeros;
@@ -41,7 +41,7 @@ INFINIOP_INLINE void add_pixel_line(const PixelsPart<T> &part, const PixelLine &
 #pragma GCC unroll 4
         for (int j = 0; j < side; j++)
             value[j] = whole ? widen_vector(pixel + j * count) : widen_some(pixel, 0, part.channels);
-#pragma GCC unroll 3
+#pragma GCC unroll 5
         for (int k = 0; k < taps; k++)
             if (p + k >= 0 && p + k < many)
 #pragma GCC unroll 4
@@ -58,7 +58,10 @@ INFINIOP_INLINE void pixels_tile(PixelsPart<T> part, const char *from, const sca
     constexpr int count = lanes<V>::count;
     V sum[many][side] = {};
     for (const PixelLine *line = part.r->line, *end = line + part.r->lines; line < end; line++) {
-        if (line->taps == 3) add_pixel_line<T, many, side, 3, edge, whole>(part, *line, from, sum);
+        if (sizeof(V) == 64 && line->taps == 5) add_pixel_line<T, many, side, 5, edge, whole>(part, *line, from, sum);
+        else if (sizeof(V) == 64 && line->taps == 4)
+            add_pixel_line<T, many, side, 4, edge, whole>(part, *line, from, sum);
+        else if (line->taps == 3) add_pixel_line<T, many, side, 3, edge, whole>(part, *line, from, sum);
         else if (line->taps == 2) add_pixel_line<T, many, side, 2, edge, whole>(part, *line, from, sum);
         else add_pixel_line<T, many, side, 1, edge, whole>(part, *line, from, sum);
         part.weight += line->taps * count;

@@ -206,11 +206,11 @@ struct StencilRows {
 };
 typedef void (*StencilKernel)(const struct StencilRows *, const void *from, const void *weight, void *to, int adding);
 // The same for pixels of `channels` elements of storage side by side, from where they lie to where the results shall
-// lie. Taps are in lines of up to PIXEL_LINE_TAPS, or of one where elements are widened. Distances in bytes, but those
-// of pixels in a row of from, `row` of which there are, and `weights`: elements from the weights of a vector of
+// lie. Taps are in lines of up to WIDE_LINE_TAPS with vectors of 64 bytes, else of LINE_TAPS. Distances in bytes, but
+// those of pixels in a row of from, `row` of which there are, and `weights`: elements from the weights of a vector of
 // channels to those of the next one. Beside from's pixels taps meet zeros. bias: null, or whole vectors of the compute
 // type, added last. past: past the caches, as StreamKernel does.
-enum { PIXEL_LINE_TAPS = 3 };
+enum { LINE_TAPS = 3, WIDE_LINE_TAPS = 5 };
 struct PixelLine {
     int64_t taps;                // one, or some each of which meets the pixel before the last one's
     int64_t at, pixel;           // how far what the first tap meets lies from the result's pixel, in bytes; where in a

@@ -47,7 +47,7 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t rows, width, from_row, from_pixel, to_row, to_pixel, taps
         const int64_t *at
     ctypedef void (*StencilKernel)(const StencilRows *, const void *, const void *, void *, int) noexcept nogil
-    int PIXEL_LINE_TAPS
+    int LINE_TAPS, WIDE_LINE_TAPS
     ctypedef struct PixelLine:
         int64_t taps, at, pixel, first_row, end_row
     ctypedef struct StencilPixels:

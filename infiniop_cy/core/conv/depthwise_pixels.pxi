@@ -4,7 +4,7 @@
 cdef enum:
     PIXEL_LINES = 9        # of a phase's taps, at most: their loads meet two lines of memory where pixels do not begin
     WIDE_PIXEL_LINES = 21  # with one; with vectors of 64 bytes
-    WIDENED = 3            # times that an element of 16 bits may be widened instead of once
+    WIDENED = 5            # times that an element of 16 bits may be widened instead of once, or nearly
 
 
 cdef bint by_pixels(const ConvProblem *problem, int kind) noexcept nogil:
@@ -15,6 +15,16 @@ cdef bint by_pixels(const ConvProblem *problem, int kind) noexcept nogil:
 
 
 # ---- an output, or grad_input
+
+cdef bint has_wide_vectors(const SampleGeometry *sample) noexcept nogil:
+    """Say whether vectors have 64 bytes, and so many registers that more taps share what is loaded."""
+    return sample.lanes * sample.item == 64
+
+
+cdef int64_t most_line_taps(const SampleGeometry *sample) noexcept nogil:
+    """Return the most taps of a line."""
+    return WIDE_LINE_TAPS if has_wide_vectors(sample) else LINE_TAPS
+
 
 cdef bint writes_pixels(const ConvProblem *problem) noexcept nogil:
     """Say whether pixels can be computed where both images lie, and whether that pays: elements of 16 bits are widened
@@ -27,8 +37,8 @@ cdef bint writes_pixels(const ConvProblem *problem) noexcept nogil:
         taps[d] = (sample.axis[d].kernel - 1) // (1 if sample.forward else sample.axis[d].period) + 1
         steps *= sample.source[d].step
     if sample.source[2].step == 1 and sample.axis[2].dilation == 1:
-        taps[2] = ceil_div(taps[2], PIXEL_LINE_TAPS)
-    if taps[0] * taps[1] * taps[2] > (WIDE_PIXEL_LINES if sample.lanes * sample.item == 64 else PIXEL_LINES):
+        taps[2] = ceil_div(taps[2], most_line_taps(sample))
+    if taps[0] * taps[1] * taps[2] > (WIDE_PIXEL_LINES if has_wide_vectors(sample) else PIXEL_LINES):
         return False
     if kernels.stencil_pixels[sample.dtype] == NULL or problem.accumulate:
         return False
@@ -45,7 +55,7 @@ cdef int64_t taps_of_line(const LaneTask *t, const Phase *phase) noexcept nogil:
         return 1
     lane_tap(t.run.sample, &t.own.blocks, phase, 0, output)
     lane_tap(t.run.sample, &t.own.blocks, phase, 1, next)
-    return PIXEL_LINE_TAPS if output[2] - next[2] == 1 else 1
+    return most_line_taps(t.run.sample) if output[2] - next[2] == 1 else 1
 
 
 cdef int64_t fill_pixel_lines(const LaneTask *t, const Phase *phase, const Box *part, int64_t z,
