@@ -92,8 +92,7 @@ INFINIOP_INLINE void pixels_block(PixelsPart<T> part, const char *from, int want
         part.channels -= vectors.value * count, part.weight += vectors.value * r->weights, from += bytes, to += bytes;
         if (bias) bias += vectors.value * count;
     };
-    if constexpr (!edge || sizeof(T) > 2)  // those of 16 bits are masked: less code
-        while (part.channels >= side * count) tile(std::integral_constant<int, side>(), std::true_type());
+    while (part.channels >= side * count) tile(std::integral_constant<int, side>(), std::true_type());
     while (part.channels > 0) tile(std::integral_constant<int, 1>(), std::false_type());
 }
 
