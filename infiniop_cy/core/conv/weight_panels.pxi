@@ -51,15 +51,19 @@ cdef char *weight_panel(const SampleGeometry *sample, const WeightPanels *panels
         + ((group * panels.ci.count + panel) * sample.cout + co) * sample.taps * panels.ci.columns * sample.item
 
 
-cdef bint taps_in_line(const SampleGeometry *sample, const ConvView *w) noexcept nogil:
-    """Say whether the taps of one pair of channels follow each other in memory."""
-    cdef int64_t next = itemsize_of(sample.dtype)
+cdef bint taps_lie_evenly(const SampleGeometry *sample, const ConvView *w, int64_t step) noexcept nogil:
+    """Say whether the taps of one pair of channels are `step` bytes apart in memory."""
     cdef int d
     for d in range(2, -1, -1):
-        if sample.axis[d].kernel > 1 and w.space[d] != next:
+        if sample.axis[d].kernel > 1 and w.space[d] != step:
             return False
-        next *= sample.axis[d].kernel
+        step *= sample.axis[d].kernel
     return True
+
+
+cdef bint taps_in_line(const SampleGeometry *sample, const ConvView *w) noexcept nogil:
+    """Say whether the taps of one pair of channels follow each other in memory."""
+    return taps_lie_evenly(sample, w, itemsize_of(sample.dtype))
 
 
 cdef int64_t tap_offset(const SampleGeometry *sample, const ConvView *w, int64_t tap) noexcept nogil:
@@ -75,6 +79,10 @@ cdef void stage_taps(const ConvProblem *problem, const char *source, int64_t tap
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef int64_t item = sample.item, stored = itemsize_of(sample.dtype), i
+    if w.channel == stored and taps > 1 and taps_lie_evenly(sample, w, channels * stored):
+        problem.load(source + tap * channels * stored, stored, raw, item, taps * channels)
+        kernels.pad_rows(raw, channels * item, staged, columns * item, taps, 0, channels * item, channels * item)
+        return
     if taps == 1 or not taps_in_line(sample, w):
         for i in range(taps):
             problem.load(source + tap_offset(sample, w, tap + i), w.channel, staged + i * columns * item, item,
