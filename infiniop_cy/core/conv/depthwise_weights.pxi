@@ -19,8 +19,10 @@ cdef void whole_kernel(const SampleGeometry *sample, int64_t *size, Box *box) no
 
 
 cdef int64_t natural_vectors(const SampleGeometry *sample, int64_t vectors) noexcept nogil:
-    """Count the vectors that hold the taps of one output, and what loading those of a group stages."""
-    return vectors * sample.taps + (min(sample.taps, <int64_t>STAGED_TAPS) if sample.cin > 1 else 0)
+    """Count the vectors that hold the taps of a task's outputs, and what loading those of a group stages."""
+    cdef int64_t staged = max(min(sample.taps, <int64_t>STAGED_TAPS),
+                              ceil_div(sample.taps * sample.cout * sample.cin, sample.lanes))
+    return vectors * sample.cout * sample.taps + (staged if sample.cin > 1 else 0)
 
 
 cdef char *group_weights(const LaneTask *t, int kind, int64_t group, int64_t co) noexcept nogil:
@@ -36,28 +38,53 @@ cdef int64_t group_lane(const LaneTask *t, int64_t group, int64_t vectors) noexc
     return (channel // lanes * vectors * lanes + channel % lanes) * t.run.sample.item
 
 
-cdef void load_taps(const LaneTask *t, int64_t co, char *natural) noexcept nogil:
-    """Load the weights of output co of each group, by the number of the tap."""
+cdef bint outputs_in_line(const SampleGeometry *sample, const ConvView *w) noexcept nogil:
+    """Say whether the weights of a group's outputs lie side by side, those of one tap after those of the other."""
+    cdef int64_t stored = itemsize_of(sample.dtype)
+    return sample.taps > 1 and w.n == stored and taps_lie_evenly(sample, w, sample.cout * stored)
+
+
+cdef void load_group_taps(const LaneTask *t, int64_t group, char *staged, char *natural) noexcept nogil:
+    """Load the weights of a group of several input channels for each output, by the number of the tap."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const ConvView *w = &t.run.problem.view[CONV_WEIGHT]
-    cdef int64_t vector = sample.lanes * sample.item, group, tap, taps
-    cdef int64_t size[3]
-    cdef LaneChannels channels = task_channels(t, 0, 1)
-    cdef ConvView view = weights_view(w, co)
-    cdef Box box
-    if sample.cin == 1:
-        whole_kernel(sample, size, &box)
-        pack_lane_box(sample, &view, size, &box, &channels, size, sample.taps, natural)
-        return
-    memset(natural, 0, t.vectors * sample.taps * vector)
-    for group in range(t.channels // sample.cin):
+    cdef TransposeKernel transpose = kernels.transpose[sample.compute] if sample.dtype == sample.compute \
+        else kernels.widen_transpose[sample.dtype]
+    cdef int64_t vector = sample.lanes * sample.item, row = sample.cin * sample.item, co, tap, taps
+    cdef bint in_line = outputs_in_line(sample, w)
+    if in_line:
+        transpose(group_weights(t, CONV_WEIGHT, group, 0), w.channel, staged, row, sample.taps * sample.cout,
+                  sample.cin)
+    for co in range(sample.cout):
         tap = 0
+        if in_line:
+            kernels.pad_rows(staged + co * row, sample.cout * row, natural, vector, sample.taps, 0, row, row)
+            tap = sample.taps
         while tap < sample.taps:
             taps = min(<int64_t>STAGED_TAPS, sample.taps - tap)
             stage_taps(t.run.problem, group_weights(t, CONV_WEIGHT, group, co), tap, taps, sample.cin, sample.lanes,
-                       natural + t.own.vectors * sample.taps * vector,
-                       natural + group_lane(t, group, sample.taps) + tap * vector)
+                       staged, natural + tap * vector)
             tap += taps
+        natural += t.vectors * sample.taps * vector
+
+
+cdef void load_taps(const LaneTask *t, char *natural) noexcept nogil:
+    """Load the weights of each output of the groups, one after the other, by the number of the tap."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef int64_t of_output = t.vectors * sample.taps * sample.lanes * sample.item, group, co
+    cdef int64_t size[3]
+    cdef LaneChannels channels = task_channels(t, 0, 1)
+    cdef ConvView view
+    cdef Box box
+    if sample.cin == 1:
+        whole_kernel(sample, size, &box)
+        for co in range(sample.cout):
+            view = weights_view(&t.run.problem.view[CONV_WEIGHT], co)
+            pack_lane_box(sample, &view, size, &box, &channels, size, sample.taps, natural + co * of_output)
+        return
+    memset(natural, 0, sample.cout * of_output)
+    for group in range(t.channels // sample.cin):
+        load_group_taps(t, group, natural + sample.cout * of_output, natural + group_lane(t, group, sample.taps))
 
 
 cdef void load_lane_weights(LaneTask *t, char *natural) noexcept nogil:
@@ -67,8 +94,8 @@ cdef void load_lane_weights(LaneTask *t, char *natural) noexcept nogil:
     cdef bint pairs = sample.cin > 1 and bfloat16_dot2(sample)
     cdef char *to
     cdef char *loaded
+    load_taps(t, natural)
     for co in range(sample.cout):
-        load_taps(t, co, natural)
         t.nonfinite[co] = replace_nonfinite_values(sample, natural, t.vectors * sample.taps * sample.lanes)
         for v in range(t.vectors):
             for i in range(t.tables.start[phase_count(sample)]):
@@ -78,6 +105,7 @@ cdef void load_lane_weights(LaneTask *t, char *natural) noexcept nogil:
                     join_pairs(<const uint32_t *>loaded, sample.lanes, co % 2, <uint32_t *>to)
                 else:
                     memcpy(to, loaded, vector)
+        natural += t.vectors * sample.taps * vector
 
 
 cdef void move_group_totals(const LaneTask *t, char *line, bint loading) noexcept nogil:
