@@ -108,23 +108,40 @@ cdef void load_lane_weights(LaneTask *t, char *natural) noexcept nogil:
         natural += t.vectors * sample.taps * vector
 
 
+cdef void move_output_totals(const LaneTask *t, char *lanes, char *line, char *weights, bint loading) noexcept nogil:
+    """Move the totals of one output of a group, a vector for each tap, to grad_weight, or (loading) from it, by way of
+    a line in the order of its memory."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef const ConvProblem *problem = t.run.problem
+    cdef int64_t item = sample.item, stored = itemsize_of(sample.dtype), taps = sample.taps, cin = sample.cin
+    cdef int64_t vector = sample.lanes * item, row = cin * item
+    cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
+    cdef bint channels_lead = w.channel == stored and taps_lie_evenly(sample, w, cin * stored)
+    if channels_lead and loading:
+        problem.load(weights, stored, line, item, taps * cin)
+        kernels.pad_rows(line, row, lanes, vector, taps, 0, row, row)
+    elif channels_lead:
+        kernels.pad_rows(lanes, vector, line, row, taps, 0, row, row)
+        problem.save(line, item, weights, stored, taps * cin)
+    elif loading:
+        move_weights(problem, 0, cin * taps, line, weights, True)
+        kernels.transpose[sample.compute](line, taps * item, lanes, vector, taps, cin)
+    else:
+        kernels.transpose[sample.compute](lanes, vector, line, taps * item, cin, taps)
+        move_weights(problem, 0, cin * taps, line, weights, False)
+
+
 cdef void move_group_totals(const LaneTask *t, char *line, bint loading) noexcept nogil:
     """Move the totals of groups of several channels to grad_weight, or (loading) from it. line: room for the weights of
     an output channel."""
     cdef const SampleGeometry *sample = t.run.sample
-    cdef int64_t vector = sample.lanes * sample.item, taps = sample.taps, cin = sample.cin, group, co
+    cdef int64_t vector = sample.lanes * sample.item, group, co
     cdef char *lanes
-    cdef char *weights
-    for group in range(t.channels // cin):
+    for group in range(t.channels // sample.cin):
+        lanes = t.totals + group_lane(t, group, sample.cout * sample.taps)
         for co in range(sample.cout):
-            lanes = t.totals + group_lane(t, group, sample.cout * taps) + co * taps * vector
-            weights = group_weights(t, CONV_GRAD_WEIGHT, group, co)
-            if loading:
-                move_weights(t.run.problem, 0, cin * taps, line, weights, True)
-                kernels.transpose[sample.compute](line, taps * sample.item, lanes, vector, taps, cin)
-            else:
-                kernels.transpose[sample.compute](lanes, vector, line, taps * sample.item, cin, taps)
-                move_weights(t.run.problem, 0, cin * taps, line, weights, False)
+            move_output_totals(t, lanes + co * sample.taps * vector, line,
+                               group_weights(t, CONV_GRAD_WEIGHT, group, co), loading)
 
 
 cdef void begin_totals(const LaneTask *t, char *line) noexcept nogil:
