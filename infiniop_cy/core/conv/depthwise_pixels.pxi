@@ -169,6 +169,7 @@ cdef void dot_pixels(const LaneTask *t, char *products) noexcept nogil:
     cdef TapInside inside[STENCIL_TAPS]
     cdef int64_t tap
     cdef int64_t pixel[3]
+    cdef int64_t k[3]
     cdef const char *from_g = g.data + t.out.n * g.n + t.channel * g.channel
     cdef const char *from_x = x.data + t.out.n * x.n + t.channel * x.channel
     cdef StencilDotPixels dot
@@ -176,10 +177,10 @@ cdef void dot_pixels(const LaneTask *t, char *products) noexcept nogil:
     for tap in range(sample.taps):
         input_pixel(sample, t.out.first, tap, pixel)
         at[tap] = pixel[1] * x.space[1] + pixel[2] * x.space[2]
-        steps_inside(&sample.axis[1], t.out.first[1], t.out.extent[1], tap // sample.axis[2].kernel,
-                     &inside[tap].first_row, &inside[tap].end_row)
-        steps_inside(&sample.axis[2], t.out.first[2], t.out.extent[2], tap % sample.axis[2].kernel,
-                     &inside[tap].first, &inside[tap].end)
+        tap_index(sample, tap, k)
+        steps_inside(&sample.axis[1], t.out.first[1], t.out.extent[1], k[1], &inside[tap].first_row,
+                     &inside[tap].end_row)
+        steps_inside(&sample.axis[2], t.out.first[2], t.out.extent[2], k[2], &inside[tap].first, &inside[tap].end)
     from_g += t.out.first[1] * g.space[1] + t.out.first[2] * g.space[2]
     dot.rows, dot.width, dot.vectors, dot.sums = t.out.extent[1], t.out.extent[2], t.vectors, t.bytes // sample.item
     dot.g_row, dot.g_pixel = g.space[1], g.space[2]

@@ -143,6 +143,14 @@ cdef void input_size(const SampleGeometry *sample, int64_t *size) noexcept nogil
         size[d] = sample.axis[d].size_in
 
 
+cdef void tap_index(const SampleGeometry *sample, int64_t tap, int64_t *k) noexcept nogil:
+    """Write the index along each axis of the tap of that number."""
+    cdef int d
+    for d in range(2, -1, -1):
+        k[d] = tap % sample.axis[d].kernel
+        tap //= sample.axis[d].kernel
+
+
 # ---- phases of the input, for grad_input
 
 cdef int64_t phase_count(const SampleGeometry *sample) noexcept nogil:
@@ -222,14 +230,14 @@ cdef int64_t packed_tap(const SampleGeometry *sample, int64_t tap) noexcept nogi
     cdef int64_t before[3]
     cdef int64_t same[3]
     cdef int64_t rank[3]
-    cdef int64_t k, tap_class
+    cdef int64_t k[3]
+    cdef int64_t tap_class
     cdef const ConvAxis *axis
     cdef int d
-    for d in range(2, -1, -1):
+    tap_index(sample, tap, k)
+    for d in range(3):
         axis = &sample.axis[d]
-        k = tap % axis.kernel
-        tap //= axis.kernel
-        tap_class, rank[d] = k % axis.period, k // axis.period
+        tap_class, rank[d] = k[d] % axis.period, k[d] // axis.period
         before[d] = taps_before_class(axis, tap_class)
         same[d] = (axis.kernel - 1 - tap_class) // axis.period + 1
     return before[0] * sample.axis[1].kernel * sample.axis[2].kernel \
@@ -453,13 +461,12 @@ cdef int64_t tap_position(const SampleGeometry *sample, const InputBlock *block,
     """Return the class of a tap; in_class: the position in it that the tile's first pixel meets."""
     cdef int64_t tap_class[3]
     cdef int64_t rank[3]
-    cdef int64_t k
+    cdef int64_t k[3]
     cdef int d
-    for d in range(2, -1, -1):
-        k = tap % sample.axis[d].kernel
-        tap //= sample.axis[d].kernel
-        tap_class[d] = 0 if block.classes[d] == 1 else k % block.classes[d]
-        rank[d] = k if block.classes[d] == 1 else k // block.classes[d]
+    tap_index(sample, tap, k)
+    for d in range(3):
+        tap_class[d] = 0 if block.classes[d] == 1 else k[d] % block.classes[d]
+        rank[d] = k[d] if block.classes[d] == 1 else k[d] // block.classes[d]
     in_class[0] = (rank[0] * block.hop[0] * block.extent[1] + rank[1] * block.hop[1]) * block.extent[2] \
         + rank[2] * block.hop[2]
     return (tap_class[0] * block.classes[1] + tap_class[1]) * block.classes[2] + tap_class[2]
@@ -472,11 +479,11 @@ cdef int64_t pixel_row(const InputBlock *block, int64_t n, int64_t z, int64_t y)
 
 cdef void input_pixel(const SampleGeometry *sample, const int64_t *o, int64_t tap, int64_t *i) noexcept nogil:
     """Write the input pixel that output pixel o meets under a tap; it is outside of the image where it is padding."""
+    cdef int64_t k[3]
     cdef int d
-    for d in range(2, -1, -1):
-        i[d] = o[d] * sample.axis[d].stride + tap % sample.axis[d].kernel * sample.axis[d].dilation \
-            - sample.axis[d].before
-        tap //= sample.axis[d].kernel
+    tap_index(sample, tap, k)
+    for d in range(3):
+        i[d] = o[d] * sample.axis[d].stride + k[d] * sample.axis[d].dilation - sample.axis[d].before
 
 
 cdef void steps_inside(const ConvAxis *axis, int64_t first, int64_t extent, int64_t k, int64_t *begin,

@@ -68,8 +68,9 @@ cdef bint taps_in_line(const SampleGeometry *sample, const ConvView *w) noexcept
 
 cdef int64_t tap_offset(const SampleGeometry *sample, const ConvView *w, int64_t tap) noexcept nogil:
     """Count the bytes from the first tap to this one."""
-    cdef int64_t ky = sample.axis[1].kernel, kx = sample.axis[2].kernel
-    return tap // (ky * kx) * w.space[0] + tap // kx % ky * w.space[1] + tap % kx * w.space[2]
+    cdef int64_t k[3]
+    tap_index(sample, tap, k)
+    return k[0] * w.space[0] + k[1] * w.space[1] + k[2] * w.space[2]
 
 
 cdef void stage_taps(const ConvProblem *problem, const char *source, int64_t tap, int64_t taps, int64_t channels,

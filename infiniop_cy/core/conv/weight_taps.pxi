@@ -23,8 +23,7 @@ cdef int64_t tap_steps(const ConvRun *run, const WeightTile *t, const Box *tile,
     cdef int64_t k[3]
     cdef int64_t per_step = 2 if (<const WeightTiles *>run.blocking.own).co.vnni else 1, n, z, y, x, count = 0, number
     cdef int d
-    k[0], k[1] = tap // (sample.axis[1].kernel * sample.axis[2].kernel), tap // sample.axis[2].kernel
-    k[1], k[2] = k[1] % sample.axis[1].kernel, tap % sample.axis[2].kernel
+    tap_index(sample, tap, k)
     for d in range(3):
         steps_inside(&sample.axis[d], tile.first[d], tile.extent[d], k[d], &first[d], &end[d])
     x = first[2] // per_step
