@@ -209,7 +209,9 @@ cdef void run_lane_tile(const LaneTask *t, char *products) noexcept nogil:
     if t.of_weight and dots_pixels(t) and most_taps_inside(t):
         dot_pixels(t, products)
         rest.of_weight = False
-    if t.of_input and not t.nonfinite[0] and writes_pixels(t.run.problem):
+    # Elements of 16 bits are widened once for both gradients, where grad_weight takes blocks of them.
+    if t.of_input and not t.nonfinite[0] and writes_pixels(t.run.problem) \
+            and (not rest.of_weight or itemsize_of(t.run.sample.dtype) == t.run.sample.item):
         compute_pixels(t)
         rest.of_input = False
     if rest.of_weight or rest.of_input:
