@@ -101,11 +101,18 @@ INFINIOP_INLINE void reverse_rows_of(const char *from, int64_t from_row, char *t
                                      int64_t pixels, int64_t width) {
     for (int64_t at = 0; at < width; at += WORDS) {  // numbers from the end of the row
         const int64_t last = width - 1 - at - before, count = width - at;
-        for (int64_t r = 0; r < rows; r++) {
+        const bool whole = step == 1 && count >= WORDS && last < pixels && last >= WORDS - 1;
+        const char *source = from + 2 * step * last;
+        char *end = to + 2 * at;
+        for (int64_t r = 0; r < rows; r++, source += from_row) {
+            end -= 2 * width;
+            if (whole) {
+                _mm512_storeu_si512(end, reverse_words(_mm512_loadu_si512(source - 2 * (WORDS - 1))));
+                continue;
+            }
             _mm_prefetch(from + (r + 12) * from_row, _MM_HINT_T0);
-            _mm512_mask_storeu_epi16(
-                to - 2 * (r + 1) * width + 2 * at, __mmask32(bits_between(0, count)),
-                take_words<-step>(from + r * from_row + 2 * step * last, last - pixels + 1, last + 1));
+            _mm512_mask_storeu_epi16(end, __mmask32(bits_between(0, count)),
+                                     take_words<-step>(source, last - pixels + 1, last + 1));
         }
     }
 }

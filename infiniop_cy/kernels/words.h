@@ -13,6 +13,10 @@ INFINIOP_INLINE __m512i count_words() {
                             8, 7, 6, 5, 4, 3, 2, 1, 0);
 }
 
+INFINIOP_INLINE __m512i reverse_words(__m512i v) {
+    return _mm512_permutexvar_epi16(_mm512_sub_epi16(_mm512_set1_epi16(WORDS - 1), count_words()), v);
+}
+
 // Number i is the one i * step numbers from `from` on, for i in [first, last); the others are zeros, and not read.
 template <int step> INFINIOP_INLINE __m512i take_words(const char *from, int64_t first, int64_t last) {
     if (step < 0) {  // from the lowest address on
@@ -21,7 +25,7 @@ template <int step> INFINIOP_INLINE __m512i take_words(const char *from, int64_t
     }
     if (step * step == 1) {
         const __m512i v = _mm512_maskz_loadu_epi16(__mmask32(bits_between(first, last)), from);
-        return step > 0 ? v : _mm512_permutexvar_epi16(_mm512_sub_epi16(_mm512_set1_epi16(31), count_words()), v);
+        return step > 0 ? v : reverse_words(v);
     }
     const uint64_t wanted = bits_between(2 * first, 2 * last) & 0x5555555555555555u;
     const __m512i order = _mm512_add_epi16(count_words(), count_words());

@@ -74,7 +74,8 @@ cdef void cut_channels(const ConvProblem *problem, int64_t lines, Depthwise *own
         own.vectors = max(<int64_t>1, min(own.vectors, ceil_div(lane_channels(sample), sample.lanes)))
         own.block_vectors = max(<int64_t>1, min(own.vectors, STENCIL_BYTES // bytes))
     own.each = sample.lanes * own.vectors
-    own.by_lines = lies_by_channels(problem) and lane_channels(sample) >= 4 * own.each
+    own.by_lines = lies_by_channels(problem) and lane_channels(sample) >= 4 * own.each \
+        and own.each * itemsize_of(sample.dtype) % CONV_ALIGN == 0
     own.parts = ceil_div(lane_channels(sample), own.each) + own.by_lines
     own.products = own.vectors * sample.cout * sample.taps
 
