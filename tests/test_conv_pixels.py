@@ -106,3 +106,18 @@ def test_bits(kind, seed):
     for place in (at_end_of_page, with_gaps):
         for name, got, want in zip(NAMES, results(arrays, bias, place, keywords, int(rng.integers(1, 4))), expected):
             assert same_bits(got, want), f"{name}, {place.__name__}: {shapes} {keywords} {dtype}"
+
+
+@pytest.mark.parametrize("groups", [96, 12])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_all_channels_are_written_wherever_lines_begin(dtype, groups):
+    """So many samples that grad_weight's sums of each are not kept, and tasks of few channels."""
+    shapes, keywords = geometry(300, 96 // groups, 96 // groups, groups, (1, 1), (4, 4), 1, 3, 2)
+    rng = np.random.default_rng(groups)
+    arrays = [random_values(rng, shape, dtype) for shape in shapes]
+    expected = iop.conv_backward(*arrays, **keywords)
+    for first in range(0, 64 // arrays[1].itemsize, 3):
+        out = np.full(arrays[1].size + first, np.nan, arrays[1].dtype)[first:].reshape(shapes[1])
+        got = iop.conv_backward(*arrays, out=(out, None, None), **keywords)
+        for name, a, b in zip(NAMES, got, expected):
+            assert same_bits(a, b), f"{name}, {first} elements on"

@@ -99,7 +99,7 @@ void pixel_pairs(const char *from, const int64_t *column, char *to, int64_t row,
 template <int step>
 INFINIOP_INLINE void reverse_rows_of(const char *from, int64_t from_row, char *to, int64_t rows, int64_t before,
                                      int64_t pixels, int64_t width) {
-    for (int64_t at = 0; at < width; at += WORDS) {  // numbers from the end of the row
+    for (int64_t at = (width - 1) / WORDS * WORDS; at >= 0; at -= WORDS) {  // numbers from the end of the row
         const int64_t last = width - 1 - at - before, count = width - at;
         const bool whole = step == 1 && count >= WORDS && last < pixels && last >= WORDS - 1;
         const char *source = from + 2 * step * last;

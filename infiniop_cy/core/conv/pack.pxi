@@ -354,7 +354,8 @@ cdef void pack_channels(const ConvProblem *problem, const ConvView *view, const 
                                     place[y * part.inside + x] = (y * box.extent[2] + part.skip + x) * pitch * item
                         pixels.source = part.source + (channel + first) * view.channel
                         pixels.rows, pixels.width = part_rows, part.inside
-                        transpose_pixels(problem, &pixels, view.channel, count, at, place + h * part.inside, vnni, stage)
+                        transpose_pixels(problem, &pixels, view.channel, count, at, place + h * part.inside, vnni,
+                                         stage)
                     h += part_rows
                 at += rows * box.extent[2] * pitch * item
         first += count
