@@ -76,6 +76,14 @@ def image(rng):
                     int(rng.integers(1, 4)), int(rng.integers(0, 5)), dilation)
 
 
+def wide(rng):
+    """Rows longer than what is staged of them at a time."""
+    kernel = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+    size = int(rng.integers(3, 9)), int(rng.integers(300, 1400))
+    return geometry(int(rng.integers(1, 3)), int(rng.choice([3, 16, 24, 40])), int(rng.choice([5, 16, 40])), 1, size,
+                    kernel, int(rng.choice([1, 2, 2, 3])), int(rng.integers(0, 2)))
+
+
 def same_bits(got, want):
     """Whether all elements are the same, bit for bit; any NaN is as good as another."""
     nan = np.isnan(want)
@@ -92,7 +100,7 @@ def results(arrays, bias, place, keywords, threads):
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize("kind", [one_tap, depthwise, channels, image])
+@pytest.mark.parametrize("kind", [one_tap, depthwise, channels, image, wide])
 def test_bits(kind, seed):
     rng = np.random.default_rng(seed)
     shapes, keywords = kind(rng)

@@ -269,7 +269,9 @@ cdef void transpose_staged(const ConvProblem *problem, const PixelRows *all_rows
     while x < all_rows.width:
         width, y = min(<int64_t>STAGE_PIXELS, all_rows.width - x), 0
         while y < all_rows.rows:
-            rows, c = min(STAGE_PIXELS // width, all_rows.rows - y), 0
+            rows, c = 1, 0
+            if width == all_rows.width:
+                rows = min(STAGE_PIXELS // width, all_rows.rows - y)
             while c < channels:
                 many = min(lanes, channels - c)
                 for i in range(many):
