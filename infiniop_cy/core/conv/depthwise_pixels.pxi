@@ -51,7 +51,7 @@ cdef int64_t taps_of_line(const LaneTask *t, const Phase *phase) noexcept nogil:
     meets for the next step."""
     cdef int64_t output[3]
     cdef int64_t next[3]
-    if t.run.sample.source[2].step > 1 or phase.axis[2].taps < 2:
+    if t.run.sample.source[2].step > 1 or phase.axis[2].taps < 2 or phase.tap_count == 0:
         return 1
     lane_tap(t.run.sample, &t.own.blocks, phase, 0, output)
     lane_tap(t.run.sample, &t.own.blocks, phase, 1, next)
