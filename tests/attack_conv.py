@@ -3,6 +3,7 @@
     python tests/attack_conv.py --seeds 0 50000 --jobs 2            small geometries, every algorithm: values and bits
     python tests/attack_conv.py --seeds 0 2000 --large              with work for seven threads: bits by threads, too
     python tests/attack_conv.py --seeds 0 50000 --forward           iop.conv, what test_conv_forward.py asks
+    python tests/attack_conv.py --seeds 0 5000 --pixels             layers of networks, what test_conv_pixels.py asks
 
 Each seed is a geometry and a dtype. A failure prints the seed and what it shows, and does not end the run. With
 INFINIOP_CY_ISA=generic, avx2, avx512 or amx the kernels are another instruction set's.
@@ -16,6 +17,7 @@ import traceback
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the reference's products are small
 
 import test_conv_forward as forward
+import test_conv_pixels as pixels
 import test_conv_random as tests
 
 from infiniop_cy.core._core import build_info
@@ -39,8 +41,21 @@ def attack(seed, large, checks):
     return failures
 
 
+def attack_pixels(seed):
+    """The failures of one seed, of each kind, as text."""
+    failures = []
+    for kind in pixels.KINDS:
+        try:
+            pixels.check_bits(kind, seed)
+        except Exception:  # of any kind, again
+            failures.append(f"{kind.__name__}, seed {seed}: {traceback.format_exc(limit=-1)}")
+    return failures
+
+
 def attack_range(arguments):
-    first, last, large, is_forward = arguments
+    first, last, large, is_forward, of_pixels = arguments
+    if of_pixels:
+        return [failure for seed in range(first, last) for failure in attack_pixels(seed)]
     checks = FORWARD if is_forward else BACKWARD
     return [failure for seed in range(first, last) for failure in attack(seed, large, checks)]
 
@@ -50,11 +65,13 @@ def main():
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 1000), metavar=("FIRST", "LAST"))
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--forward", action="store_true", help="iop.conv instead of conv_backward")
+    parser.add_argument("--pixels", action="store_true", help="both, of larger layers, whatever their channels' place")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     first, last = options.seeds
     step = 20 if options.large else 200
-    ranges = [(n, min(n + step, last), options.large, options.forward) for n in range(first, last, step)]
+    ranges = [(n, min(n + step, last), options.large, options.forward, options.pixels)
+              for n in range(first, last, step)]
     count = 0
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
         for failures in pool.map(attack_range, ranges):

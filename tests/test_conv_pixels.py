@@ -35,8 +35,9 @@ def with_gaps(array):
 
 
 def geometry(n, ci, co, groups, size, kernel, stride, padding, dilation=1):
-    """(shapes of grad_output, input, weight; keywords)."""
+    """(shapes of grad_output, input, weight; keywords). There is as much padding as it takes for the kernel to fit."""
     reach = [dilation * (k - 1) + 1 for k in kernel]
+    padding = max(padding, *((r - extent + 1) // 2 for extent, r in zip(size, reach)))
     out = [(extent + 2 * padding - r) // stride + 1 for extent, r in zip(size, reach)]
     return ((n, co * groups, *out), (n, ci * groups, *size), (co * groups, ci, *kernel)), {
         "stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
@@ -85,6 +86,25 @@ def wide(rng):
                     kernel, int(rng.choice([1, 2, 2, 3])), int(rng.integers(0, 2)))
 
 
+def groups_in_lanes(rng):
+    """Groups of few channels, which stand side by side in vectors."""
+    channels = int(rng.choice([2, 4, 8, 16]))
+    kernel = int(rng.integers(1, 5)), int(rng.integers(1, 5))
+    size = int(rng.integers(5, 24)), int(rng.integers(5, 50))
+    return geometry(int(rng.integers(1, 6)), channels, channels, int(rng.choice([4, 9, 12])), size, kernel,
+                    int(rng.choice([1, 1, 2, 3])), int(rng.integers(0, 4)))
+
+
+def edges(rng):
+    """Many pixels of which some taps meet padding."""
+    kernel, size = rng.choice([1, 3, 3, 5, 7], 2).tolist(), rng.integers(4, 20, 2).tolist()
+    return geometry(int(rng.integers(1, 10)), int(rng.choice([16, 40])), int(rng.choice([32, 40, 70])),
+                    int(rng.choice([1, 1, 2])), size, kernel, int(rng.choice([1, 1, 2, 3])), int(rng.integers(2, 5)))
+
+
+KINDS = (one_tap, depthwise, channels, image, wide, groups_in_lanes, edges)
+
+
 def same_bits(got, want):
     """Whether all elements are the same, bit for bit; any NaN is as good as another."""
     nan = np.isnan(want)
@@ -100,9 +120,8 @@ def results(arrays, bias, place, keywords, threads):
     return *grads, output
 
 
-@pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize("kind", [one_tap, depthwise, channels, image, wide])
-def test_bits(kind, seed):
+def check_bits(kind, seed):
+    """Of the gradients and the output of a random geometry of that kind."""
     rng = np.random.default_rng(seed)
     shapes, keywords = kind(rng)
     dtype = ("float32", "float32", "float64", "bfloat16", "float16")[seed % 5]
@@ -115,6 +134,12 @@ def test_bits(kind, seed):
     for place in (at_end_of_page, with_gaps):
         for name, got, want in zip(NAMES, results(arrays, bias, place, keywords, int(rng.integers(1, 4))), expected):
             assert same_bits(got, want), f"{name}, {place.__name__}: {shapes} {keywords} {dtype}"
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("kind", KINDS)
+def test_bits(kind, seed):
+    check_bits(kind, seed)
 
 
 @pytest.mark.parametrize("groups", [96, 12])
