@@ -35,7 +35,11 @@ inline bool system_saves_tiles() {
     return syscall(SYS_arch_prctl, ARCH_GET_XCOMP_SUPP, &features) == 0 && (features >> XFEATURE_TILEDATA & 1);
 }
 
+#if defined(INFINIOP_EMULATED_AMX)
+inline bool system_grants_tiles() { return true; }
+#else
 inline bool system_grants_tiles() { return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_TILEDATA) == 0; }
+#endif
 #else
 inline bool system_saves_tiles() { return false; }
 #endif

@@ -82,9 +82,7 @@ bool runs_dot2(const KernelTable *table) {
 }
 
 bool ask_for_amx() {
-#if defined(INFINIOP_EMULATED_AMX)
-    return !strcmp(infiniop_isa, "amx");
-#elif defined(INFINIOP_AMX)
+#if defined(INFINIOP_AMX)
     return !strcmp(infiniop_isa, "amx") && system_grants_tiles();
 #else
     return false;

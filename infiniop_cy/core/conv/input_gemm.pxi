@@ -179,11 +179,8 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
     if not puts:
         clear_input_sums(run, &t)
     multiply_blocks(run, &t, &block, &halo, in_place, puts, &order if ordered else NULL, &steps)
-    if ordered:
-        save_tile(run.problem, &t.phase, &t.tile, &t.sums, order.place, local_piece(run, INPUT_SAVED, scratch),
-                  t.staging)
-    elif not puts:
-        end_input_tile(run, &t)
+    if not puts:
+        end_input_tile(run, &t, order.place if ordered else NULL)
 
 
 cdef void explain_input_gemm(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,

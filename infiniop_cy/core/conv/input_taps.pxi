@@ -111,7 +111,7 @@ cdef void input_taps_task(const ConvRun *run, int64_t number, char *scratch) noe
                                  t.staging, t.place)
             multiply_part(run, &t, &steps, co, tap, &part)
         co += run.order.channels
-    end_input_tile(run, &t)
+    end_input_tile(run, &t, NULL)
 
 
 cdef void explain_input_taps(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,

@@ -179,8 +179,10 @@ cdef void begin_steps(const ConvRun *run, const InputTile *t, BatchReduce *steps
     steps.a_step, steps.b_step = 2 if own.weights.ci.vnni else 1, own.weights.ci.columns
 
 
-cdef void end_input_tile(const ConvRun *run, const InputTile *t) noexcept nogil:
-    """Add the products of inf and NaN weights, then save the tile."""
+cdef void end_input_tile(const ConvRun *run, const InputTile *t, const int64_t *place) noexcept nogil:
+    """Add the products of inf and NaN weights, of which there are none where (not NULL) pixels have places of their
+    own, then save the tile."""
     if run.nonfinite:
         add_nonfinite_weights(run.problem, &t.phase, &t.tile, &t.sums)
-    save_tile(run.problem, &t.phase, &t.tile, &t.sums, NULL, NULL, t.staging)
+    save_tile(run.problem, &t.phase, &t.tile, &t.sums, place,
+              local_piece(run, INPUT_SAVED, t.scratch) if place != NULL else NULL, t.staging)
