@@ -52,12 +52,13 @@ def one_tap(rng):
 
 
 def depthwise(rng):
-    """Few taps, most of which meet no padding; with a stride and the same dilation, some pixels meet none."""
+    """Few taps, most of which meet no padding; with a stride and the same dilation, some pixels meet none. Of many
+    channels a task takes some, and 1024 of float32 lie so that pixels share sets of a cache."""
     kernel = ((3, 3), (3, 3), (5, 5), (int(rng.integers(1, 4)), int(rng.integers(1, 4))))[rng.integers(4)]
-    size = int(rng.integers(7, 40)), int(rng.integers(7, 60))
+    groups = int(rng.choice([16, 24, 33, 64, 70, 144, 530, 1024]))
+    size = int(rng.integers(7, 40 if groups < 200 else 15)), int(rng.integers(7, 60 if groups < 200 else 15))
     stride, dilation = ((1, 1), (2, 1), (3, 1), (1, 2), (2, 2))[rng.integers(5)]
-    return geometry(int(rng.integers(1, 3)), 1, 1, int(rng.choice([16, 24, 33, 64, 70, 144])), size, kernel, stride,
-                    int(rng.integers(0, 3)), dilation)
+    return geometry(int(rng.integers(1, 3)), 1, 1, groups, size, kernel, stride, int(rng.integers(0, 3)), dilation)
 
 
 def channels(rng):

@@ -170,19 +170,75 @@ INFINIOP_INLINE void dot_pixels_row(const StencilDotPixels *r, int64_t y, const 
     for (; i < r->width; i++) some(i);
 }
 
+// The same for three rows of three taps: a pixel of x is loaded once for the three of g that it meets. The order of
+// each sum is the same.
+INFINIOP_INLINE void dot_pixels_lines(const StencilDotPixels *r, int64_t y, const char *g, const char *x,
+                                      f32v (&sum)[9]) {
+    alignas(64) static const float zeros[lanes<f32v>::count] = {};
+    const char *line[3];
+    int64_t step[3];
+    for (int d = 0; d < 3; d++) {
+        const bool inside = y >= r->inside[3 * d].first_row && y < r->inside[3 * d].end_row;
+        line[d] = inside ? x + r->at[3 * d] : (const char *)zeros, step[d] = inside ? r->x_pixel : 0;
+    }
+    f32v before[2] = {};  // pixels of g
+    auto column = [&](int64_t j, auto all) {
+        f32v factor = {}, value[3] = {};
+        if (all || j < r->width) factor = load<f32v>((const float *)(g + j * r->g_pixel));
+        if (all || (j >= r->first_column && j < r->end_column))
+            for (int d = 0; d < 3; d++) value[d] = load<f32v>((const float *)(line[d] + j * step[d]));
+#pragma GCC unroll 3
+        for (int d = 0; d < 3; d++) {
+            if (all || j < r->width) sum[3 * d] = mul_add(factor, value[d], sum[3 * d]);
+            if (all || (j >= 1 && j <= r->width)) sum[3 * d + 1] = mul_add(before[0], value[d], sum[3 * d + 1]);
+            if (all || j >= 2) sum[3 * d + 2] = mul_add(before[1], value[d], sum[3 * d + 2]);
+        }
+        before[1] = before[0], before[0] = factor;
+    };
+    const int64_t from = r->first_column > 2 ? r->first_column : 2;
+    const int64_t to = r->end_column < r->width ? r->end_column : r->width;
+    int64_t j = 0;
+    for (; j < r->width + 2 && j < from; j++) column(j, std::false_type());
+    for (; j < to; j++) column(j, std::true_type());
+    for (; j < r->width + 2; j++) column(j, std::false_type());
+}
+
+// The share of part v in what some rows of g are the first to meet: whole pixels, one after the other, so that memory
+// is read in the order in which it lies.
+INFINIOP_INLINE void prefetch_dot_rows(const StencilDotPixels *r, const char *g, const char *x, int64_t row,
+                                       int64_t end, int64_t v) {
+    const auto share = [&](const char *from, int64_t rows, int64_t width, int64_t next_row, int64_t next_pixel) {
+        const int64_t first = rows * width * v / r->vectors, last = rows * width * (v + 1) / r->vectors;
+        for (int64_t i = first; i < last; i++)
+            for (int64_t c = 0; c < r->vectors * int64_t(sizeof(f32v)); c += 64)
+                prefetch(from + i / width * next_row + i % width * next_pixel + c);
+    };
+    share(g + row * r->g_row, end - row, r->width, r->g_row, r->g_pixel);
+    share(x + row * r->x_row + r->newest - (r->new_rows - 1) * r->next_row, (end - row) * r->new_rows, r->pixels,
+          r->next_row, r->next_pixel);
+}
+
 template <int taps>
 void dot_pixels_taps(const StencilDotPixels *r, const char *g, const char *x, int64_t first, float *sums_) {
     constexpr int count = lanes<f32v>::count;
     const int64_t together = chained_rows(r->width);
+    const auto rows_after = [&](int64_t row) { return r->rows - row < together ? r->rows : row + together; };
     for (int64_t row = 0; row < r->rows; row += together) {
-        const int64_t end = r->rows - row < together ? r->rows : row + together;
+        const int64_t end = rows_after(row);
         for (int64_t v = 0; v < r->vectors; v++) {
             const int64_t channel = v * int64_t(sizeof(f32v));
             float *sums = sums_ + v * r->sums + first * count;
             f32v sum[taps] = {};
-            for (int64_t y = row; y < end; y++)
-                dot_pixels_row<taps>(r, y, g + y * r->g_row + channel, x + y * r->x_row + channel, r->at + first,
-                                     r->inside + first, sum);
+            if (first == 0) prefetch_dot_rows(r, g, x, end, rows_after(end), v);
+            for (int64_t y = row; y < end; y++) {
+                const char *g_at = g + y * r->g_row + channel, *x_at = x + y * r->x_row + channel;
+                if constexpr (taps == 9)
+                    if (r->three_by_three) {
+                        dot_pixels_lines(r, y, g_at, x_at, sum);
+                        continue;
+                    }
+                dot_pixels_row<taps>(r, y, g_at, x_at, r->at + first, r->inside + first, sum);
+            }
 #pragma GCC unroll 9
             for (int t = 0; t < taps; t++) store(sums + t * count, load<f32v>(sums + t * count) + sum[t]);
         }

@@ -243,6 +243,11 @@ struct StencilDotPixels {
     int64_t rows, width, vectors, g_row, g_pixel, x_row, x_pixel, sums, taps;
     const int64_t *at;
     const struct TapInside *inside;
+    // Whether taps are three rows of three, each of which meets the pixel that the one before it meets for the next
+    // pixel of g; and which of those pixels are inside, counted from what the first tap meets first.
+    int64_t three_by_three, first_column, end_column;
+    // What is prefetched for a row of g: so many rows of x, the last of them at `newest`, and pixels of each.
+    int64_t new_rows, next_row, next_pixel, pixels, newest;
 };
 typedef void (*StencilDotPixelsKernel)(const struct StencilDotPixels *, const char *g, const char *x, void *sums);
 

@@ -68,6 +68,8 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t rows, width, vectors, g_row, g_pixel, x_row, x_pixel, sums, taps
         const int64_t *at
         const TapInside *inside
+        int64_t three_by_three, first_column, end_column
+        int64_t new_rows, next_row, next_pixel, pixels, newest
     ctypedef void (*StencilDotPixelsKernel)(const StencilDotPixels *, const char *, const char *, void *) noexcept nogil
     ctypedef struct LaneGroups:
         int64_t channels

@@ -90,7 +90,7 @@ cdef int64_t cut_depthwise(const ConvProblem *problem, int gradients, int thread
     own.sums_apart = sample_positions(own.blocks.pixels, STENCIL_MOST_POSITIONS)
     own.tiles = count_tiles(&own.blocks.tiling, 1, own.blocks.steps)
     if gradients & FOR_GRAD_WEIGHT or not writes_pixels(problem):
-        cut_channels(problem, STENCIL_LINES, own)
+        cut_channels(problem, DOT_LINES if gradients & FOR_GRAD_WEIGHT and dots_pixels(problem) else STENCIL_LINES, own)
     else:
         lines = PIXEL_CHANNELS * itemsize_of(sample.dtype) // CONV_ALIGN
         cut_channels(problem, lines, own)

@@ -4,6 +4,7 @@
 cdef enum:
     PIXEL_LINES = 9        # of a phase's taps, at most: their loads meet two lines of memory where pixels do not begin
     WIDE_PIXEL_LINES = 21  # with one; with vectors of 64 bytes
+    SHARED_SETS = 4096     # bytes, or a multiple: what lies so far apart is in the same few sets of a cache
     WIDENED = 5            # times that an element of 16 bits may be widened instead of once, or nearly
 
 
@@ -137,12 +138,20 @@ cdef bint is_flat(const ConvAxis *axis) noexcept nogil:
     return axis.kernel == 1 and axis.size_in == 1 and axis.size_out == 1 and axis.before == 0
 
 
-cdef bint dots_pixels(const LaneTask *t) noexcept nogil:
-    """Say whether a task's sums of grad_weight are computed where grad_output and the input lie: float32 of whole
-    vectors of channels, images, and numbers of taps that are summed as many at a time as the kernel has room for."""
-    cdef const SampleGeometry *sample = t.run.sample
-    return by_pixels(t.run.problem, CONV_INPUT) and sample.dtype == DTYPE_F32 and t.channels % sample.lanes == 0 \
-        and is_flat(&sample.axis[0]) and sample.taps % DOT_PIXEL_TAPS in (0, DOT_PIXEL_REST)
+cdef bint dots_pixels(const ConvProblem *problem) noexcept nogil:
+    """Say whether sums of grad_weight may be computed where grad_output and the input lie: float32, images, and numbers
+    of taps that are summed as many at a time as the kernel has room for."""
+    cdef const SampleGeometry *sample = &problem.sample
+    return by_pixels(problem, CONV_INPUT) and sample.dtype == DTYPE_F32 and is_flat(&sample.axis[0]) \
+        and sample.taps % DOT_PIXEL_TAPS in (0, DOT_PIXEL_REST)
+
+
+cdef bint dots_task(const LaneTask *t) noexcept nogil:
+    """Say whether a task does that: where its channels are whole vectors, and pixels not so far apart that a row of
+    them shares few sets of the caches."""
+    cdef const ConvProblem *problem = t.run.problem
+    return dots_pixels(problem) and t.channels % t.run.sample.lanes == 0 and most_taps_inside(t) \
+        and problem.view[CONV_INPUT].space[2] % SHARED_SETS and problem.view[CONV_GRAD_OUTPUT].space[2] % SHARED_SETS
 
 
 cdef bint most_taps_inside(const LaneTask *t) noexcept nogil:
@@ -165,9 +174,10 @@ cdef void dot_pixels(const LaneTask *t, char *products) noexcept nogil:
     cdef const SampleGeometry *sample = t.run.sample
     cdef const ConvView *g = &t.run.problem.view[CONV_GRAD_OUTPUT]
     cdef const ConvView *x = &t.run.problem.view[CONV_INPUT]
+    cdef const ConvAxis *axis = &sample.axis[1]
     cdef int64_t at[STENCIL_TAPS]
     cdef TapInside inside[STENCIL_TAPS]
-    cdef int64_t tap
+    cdef int64_t tap, first
     cdef int64_t pixel[3]
     cdef int64_t k[3]
     cdef const char *from_g = g.data + t.out.n * g.n + t.channel * g.channel
@@ -184,8 +194,15 @@ cdef void dot_pixels(const LaneTask *t, char *products) noexcept nogil:
     from_g += t.out.first[1] * g.space[1] + t.out.first[2] * g.space[2]
     dot.rows, dot.width, dot.vectors, dot.sums = t.out.extent[1], t.out.extent[2], t.vectors, t.bytes // sample.item
     dot.g_row, dot.g_pixel = g.space[1], g.space[2]
-    dot.x_row, dot.x_pixel = sample.axis[1].stride * x.space[1], sample.axis[2].stride * x.space[2]
+    dot.x_row, dot.x_pixel = axis[0].stride * x.space[1], axis[1].stride * x.space[2]
     dot.taps, dot.at, dot.inside = sample.taps, at, inside
+    dot.three_by_three = axis[0].kernel == 3 and axis[1].kernel == 3 and axis[1].stride == axis[1].dilation
+    steps_inside(&axis[1], t.out.first[2], t.out.extent[2] + 2, 0, &dot.first_column, &dot.end_column)
+    input_pixel(sample, t.out.first, sample.taps - 1, pixel)
+    first = max(<int64_t>0, t.out.first[2] * axis[1].stride - axis[1].before)
+    dot.new_rows, dot.next_row, dot.next_pixel = axis[0].stride, x.space[1], x.space[2]
+    dot.pixels = min(axis[1].size_in - first, t.out.extent[2] * axis[1].stride)
+    dot.newest = pixel[1] * x.space[1] + first * x.space[2]
     if t.out.extent[0]:
         kernels.stencil_dot_pixels(&dot, from_g, from_x, products)
 
@@ -206,7 +223,7 @@ cdef void run_blocks(const LaneTask *t, char *products) noexcept nogil:
 cdef void run_lane_tile(const LaneTask *t, char *products) noexcept nogil:
     """Compute all that is wanted of one tile; products: room for its sums of grad_weight."""
     cdef LaneTask rest = t[0]
-    if t.of_weight and dots_pixels(t) and most_taps_inside(t):
+    if t.of_weight and dots_task(t):
         dot_pixels(t, products)
         rest.of_weight = False
     # Elements of 16 bits are widened once for both gradients, where grad_weight takes blocks of them.
