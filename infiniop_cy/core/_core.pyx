@@ -55,6 +55,7 @@ include "conv/tap_columns.pxi"      # what the algorithms with (ci, tap) as colu
 include "conv/trim.pxi"             # taps that meet only padding
 include "conv/tap_costs.pxi"        # when they pay
 include "conv/amx.pxi"              # what all algorithms by AMX share
+include "conv/amx_gaps.pxi"         # ... zeros that rows of a block have in common
 include "conv/amx_pixels.pxi"       # ... those of grad_input
 include "conv/amx_lines.pxi"        # ... those of grad_weight: operands whose channels lie side by side
 include "conv/amx_planes.pxi"       # ... and all others

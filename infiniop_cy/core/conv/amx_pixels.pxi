@@ -55,12 +55,12 @@ cdef bint pack_lines(const SampleGeometry *sample, const ConvView *view, const c
     return nonfinite
 
 
-cdef bint pack_amx_pixels(const ConvRun *run, const Box *block, int64_t group, int64_t co, int64_t channels, char *to,
-                          int64_t positions, char *staging) noexcept nogil:
-    """Pack a block of grad_output for some co of a group, class after class of the taps that read it; positions: those
-    that each part has room for. inf and NaN of float16 become tiny; return whether there were any. staging: AMX_STEPS
-    rows."""
-    cdef int64_t number
+cdef bint pack_amx_pixels(const ConvRun *run, const Box *block, int64_t behind, int64_t group, int64_t co,
+                          int64_t channels, char *to, int64_t positions, char *staging) noexcept nogil:
+    """Pack a block of grad_output for some co of a group, class after class of the taps that read it, with `behind`
+    zeros behind it; positions: those that each part has room for. inf and NaN of float16 become tiny; return whether
+    there were any. staging: AMX_STEPS rows."""
+    cdef int64_t number, chunk
     cdef Box box
     cdef bint nonfinite = False
     for number in range(block_classes(run.sample)):
@@ -70,6 +70,8 @@ cdef bint pack_amx_pixels(const ConvRun *run, const Box *block, int64_t group, i
         else:
             nonfinite |= pack_amx_box(run, &box, group * run.sample.cout + co, channels, to, positions, staging)
         to += box_positions(block) * AMX_LINE
+    for chunk in range(ceil_div(channels, AMX_STEPS)):
+        zero_lines(run.sample, to + chunk * run.sample.parts * positions * AMX_LINE, positions, behind)
     return nonfinite
 
 

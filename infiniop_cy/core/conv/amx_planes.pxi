@@ -24,13 +24,14 @@ cdef int64_t amx_input_positions(const SampleGeometry *sample) noexcept nogil:
 cdef bint amx_input_block(const SampleGeometry *sample, const int64_t *extent, int64_t samples,
                           InputBlock *block) noexcept nogil:
     """Lay out the input's block under a tile class by class, samples at multiples of an instruction's steps; return
-    False where it is too large. Rows are even where taps lie above each other, so that these begin at positions of one
-    parity."""
+    False where it is too large. Rows are even where that lets all taps begin at positions of one parity."""
     cdef int64_t positions
+    cdef const ConvAxis *axis = &sample.axis[2]
+    cdef bint even
     if not fill_input_block(sample, extent, samples, False, AMX_STEPS, amx_input_positions(sample), block):
         return False
-    if sample.axis[0].kernel * sample.axis[1].kernel > 1:
-        block.extent[2] = round_up(block.extent[2], 2)
+    even = sample.axis[0].kernel * sample.axis[1].kernel > 1 and (axis.kernel <= axis.period or axis.hop % 2 == 0)
+    share_input_zeros(sample, extent, even, block)
     positions = sample_positions(block.extent, amx_input_positions(sample))
     block.sample = round_up(positions, AMX_STEPS)
     block.plane = samples * block.sample
@@ -51,6 +52,11 @@ cdef bint cut_amx_output(const SampleGeometry *sample, Tiling *tiling) noexcept 
             return True
         pixels //= 2
     return False
+
+
+cdef int64_t amx_block_positions(const InputBlock *block) noexcept nogil:
+    """Count the positions of a channel of the input's block, with the zeros that an instruction meets behind it."""
+    return class_count(block) * block.plane + round_up(block.behind, 2) + AMX_STEPS
 
 
 cdef int64_t positions_under_tile(const Tiling *tiling, const InputBlock *block) noexcept nogil:
@@ -90,7 +96,7 @@ cdef void block_amx_output(const ConvProblem *problem, const SumOrder *order, Am
                      amx_input_positions(sample) // (class_count(&block) * block.sample))
         join_samples(size, problem.batch, pixels, &tiles.tiling)
     amx_input_block(sample, order.tile, tiles.tiling.samples, &block)
-    positions = class_count(&block) * block.plane + AMX_STEPS  # zeros at the end
+    positions = amx_block_positions(&block)
     tiles.x_pitch = 2 * odd_lines(ceil_div(positions, 2))
     tiles.g_pitch = 2 * odd_lines(ceil_div(block.plane, 2))
     tiles.g_cells = ceil_div(block.plane, AMX_STEPS) * sample.parts * AMX_CELL

@@ -410,6 +410,7 @@ ctypedef struct InputBlock:
     int64_t hop[3]        # positions from tap to tap of a class
     int64_t sample        # positions from sample to sample
     int64_t plane         # positions of a class, all samples of the tile together
+    int64_t behind        # zeros that follow the last class, where rows share them (amx_gaps.pxi)
 
 
 cdef int64_t class_count(const InputBlock *block) noexcept nogil:
@@ -440,7 +441,7 @@ cdef bint fill_input_block(const SampleGeometry *sample, const int64_t *extent, 
     if positions > limit or extra > limit or positions * extra > limit:
         return False
     block.sample = round_up(positions, align)
-    block.plane = samples * block.sample
+    block.plane, block.behind = samples * block.sample, 0
     return True
 
 

@@ -229,7 +229,7 @@ cdef void input_amx_task(const ConvRun *run, int64_t number, char *scratch) noex
     cdef int64_t parts = ceil_div(own.panels, own.task_panels), group = number // own.tiles // parts
     cdef int64_t panel_from = number // own.tiles % parts * own.task_panels
     cdef int64_t panels = min(own.task_panels, own.panels - panel_from)
-    cdef int64_t phases = phase_count(sample), p, co, packed = -1
+    cdef int64_t phases = phase_count(sample), p, co, behind, packed = -1
     cdef int64_t grid[3]
     cdef bint nonfinite = False
     cdef Box tile, block, part
@@ -241,6 +241,7 @@ cdef void input_amx_task(const ConvRun *run, int64_t number, char *scratch) noex
         return
     all_phases_halo(sample, &halo)
     block_under(&tile, &halo, &block)
+    behind = share_source_zeros(sample, &halo, &block)
     prefetch_next_block(run, &own.tiling, &halo, number % own.tiles + 1, group,
                         phases * panels * ceil_div(positions_of(&tile, &block), AMX_SIDE), &prefetch)
     for p in range(phases):
@@ -250,7 +251,7 @@ cdef void input_amx_task(const ConvRun *run, int64_t number, char *scratch) noex
         co = 0
         while phase.tap_count and co < sample.cout and not is_stopped(run):
             if packed != co:
-                nonfinite |= pack_amx_pixels(run, &block, group, co,
+                nonfinite |= pack_amx_pixels(run, &block, behind, group, co,
                                              min(run.order.channels, sample.cout - co),
                                              local_piece(run, AMX_OUTPUT, scratch), own.positions,
                                              local_piece(run, AMX_STAGING, scratch))

@@ -174,12 +174,13 @@ cdef void multiply_fused(const ConvRun *run, const Box *tile, const Box *block, 
                         sample.cin * phase_count(sample), local_piece(run, FUSED_SUMMED, scratch), False, prefetch)
 
 
-cdef bint pack_finite_pixels(const ConvRun *run, const Box *block, int64_t group, char *scratch) noexcept nogil:
+cdef bint pack_finite_pixels(const ConvRun *run, const Box *block, int64_t behind, int64_t group,
+                             char *scratch) noexcept nogil:
     """Pack all co under a tile. inf and NaN become tiny; return whether there were any."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmxFused *own = <const InputAmxFused *>run.blocking.own
     cdef char *output = local_piece(run, FUSED_OUTPUT, scratch)
-    cdef bint nonfinite = pack_amx_pixels(run, block, group, 0, sample.cout, output, own.positions,
+    cdef bint nonfinite = pack_amx_pixels(run, block, behind, group, 0, sample.cout, output, own.positions,
                                           local_piece(run, FUSED_STAGING, scratch))
     cdef int64_t chunk
     for chunk in range(amx_chunks(sample) if sample.parts == 1 else 0):
@@ -192,7 +193,7 @@ cdef void input_amx_fused_task(const ConvRun *run, int64_t number, char *scratch
     """Run task number (group, tile)."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmxFused *own = <const InputAmxFused *>run.blocking.own
-    cdef int64_t group = number // own.tiles, p
+    cdef int64_t group = number // own.tiles, p, behind
     cdef int64_t grid[3]
     cdef bint nonfinite_output
     cdef Box tile, block, part
@@ -205,7 +206,8 @@ cdef void input_amx_fused_task(const ConvRun *run, int64_t number, char *scratch
         return
     all_phases_halo(sample, &halo)
     block_under(&tile, &halo, &block)
-    nonfinite_output = pack_finite_pixels(run, &block, group, scratch)
+    behind = share_source_zeros(sample, &halo, &block)
+    nonfinite_output = pack_finite_pixels(run, &block, behind, group, scratch)
     prefetch_next_block(run, &own.tiling, &halo, number % own.tiles + 1, group,
                         ceil_div(positions_of(&tile, &block), AMX_SIDE), &prefetch)
     multiply_fused(run, &tile, &block, &halo, group, scratch, &prefetch)

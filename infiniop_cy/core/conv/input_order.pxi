@@ -49,19 +49,23 @@ cdef void count_products(const SampleGeometry *sample, int d, double *all_produc
             left[0] += max(<int64_t>0, min(end, <int64_t>phase.size) - max(first, <int64_t>0))
 
 
-cdef bint order_pays(const SampleGeometry *sample, const SumOrder *order) noexcept nogil:
-    """Say whether leaving padding out is worth another order of pixels."""
+cdef double without_padding(const SampleGeometry *sample) noexcept nogil:
+    """Return which part of a tile's products meets no padding; 1 where most pixels meet no tap at all."""
     cdef double all_products = 1, left = 1, of_axis, left_of_axis
     cdef int d
-    if sample.taps == 1 or sample.cout < ORDERED_CHANNELS or order.taps > MAX_LEFT_TAPS:
-        return False
     for d in range(3):
         if sample.axis[d].phases > sample.axis[d].kernel:
-            return False  # most pixels meet no tap at all
+            return 1
         count_products(sample, d, &of_axis, &left_of_axis)
         all_products *= of_axis
         left *= left_of_axis
-    return left <= 0.96 * all_products
+    return left / all_products if all_products > 0 else 1
+
+
+cdef bint order_pays(const SampleGeometry *sample, const SumOrder *order) noexcept nogil:
+    """Say whether leaving padding out is worth another order of pixels."""
+    return sample.taps > 1 and sample.cout >= ORDERED_CHANNELS and order.taps <= MAX_LEFT_TAPS \
+        and without_padding(sample) <= 0.96
 
 
 cdef int axis_runs(const SampleGeometry *sample, const InputTile *t, int d, AxisRun *runs) noexcept nogil:

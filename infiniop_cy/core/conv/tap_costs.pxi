@@ -65,14 +65,10 @@ cdef bint padding_costs_more(const SampleGeometry *sample) noexcept nogil:
 
 cdef bint gaps_cost_more(const SampleGeometry *sample) noexcept nogil:
     """Say whether float32 by AMX, a product of which takes 0.6 of one by multiply-adds, would multiply so many
-    positions between the rows of grad_output that the other algorithms take less."""
-    cdef double products = products_by_phases(sample), time
-    cdef int64_t grid[3]
-    cdef Halo halo
-    phase_grid(sample, grid)
-    all_phases_halo(sample, &halo)
-    time = 0.6 * multiply_adds(sample, products) * (grid[2] + halo.extra[2]) / max(<int64_t>1, grid[2])
-    return 0.9 * min(taps_time(sample), multiply_adds(sample, products)) < time
+    positions between the rows of grad_output that the other algorithms take less, which leave padding out."""
+    cdef double time = multiply_adds(sample, products_by_phases(sample))
+    return 0.9 * min(taps_time(sample), time * min(1.0, 1.08 * without_padding(sample))) \
+        < 0.6 * time * positions_to_pixels(sample)
 
 
 # What the estimates count, of one group and sample.

@@ -119,7 +119,7 @@ cdef bint pack_amx_columns(const ConvRun *run, const InputBlock *block, const Bo
     second. inf and NaN become tiny; return whether there were any."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     cdef const AmxOutputTiles *tiles = &own.tiles
-    cdef int64_t positions = class_count(block) * block.plane + AMX_STEPS, c
+    cdef int64_t positions = amx_block_positions(block), c
     cdef int64_t apart[AMX_COLUMNS]
     cdef char *x = local_piece(run, AMX_X, scratch)
     cdef char *pairs = local_piece(run, AMX_X_PAIRS, scratch)
