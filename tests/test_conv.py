@@ -448,7 +448,7 @@ def test_threads_do_not_change_bits(case, dtype, rng, on_gpu):
 CHOSEN = {"2d-depthwise": ("depthwise", "depthwise"), "depthwise-3d": ("depthwise", "depthwise"),
           "depthwise-stride": ("depthwise", "depthwise"), "depthwise-valid": ("depthwise", "depthwise"),
           "few-channels": ("pixels", None), "few-channels-stride": ("pixels", "dot"), "far-taps": ("taps", "im2col"),
-          "tall-image": ("gemm", "gemm"), "channels-over-tasks": ("col2im", "gemm"),
+          "tall-image": ("gemm", "gemm"), "channels-over-tasks": ("gemm", "gemm"),
           "parallel-tiny-images": ("gemm", "gemm"), "2d-kernel-is-image": ("col2im", "outer"),
           "2d-stride-over-kernel": ("col2im", "outer")}
 CHOSEN_FOR_AMX = {name: ("amx", "amx") for name in (

@@ -103,7 +103,16 @@ def edges(rng):
                     int(rng.choice([1, 1, 2])), size, kernel, int(rng.choice([1, 1, 2, 3])), int(rng.integers(2, 5)))
 
 
-KINDS = (one_tap, depthwise, channels, image, wide, groups_in_lanes, edges)
+def covering(rng):
+    """Kernels about as large as the image: outputs of one pixel, or few."""
+    size = int(rng.integers(1, 8)), int(rng.integers(1, 8))
+    kernel = [max(1, extent - int(rng.choice([0, 0, 0, 1]))) for extent in size]
+    return geometry(int(rng.choice([1, 2, 5, 40])), int(rng.choice([1, 3, 16, 40, 130])),
+                    int(rng.choice([1, 7, 16, 40, 130])), int(rng.choice([1, 1, 2])), size, kernel,
+                    int(rng.choice([1, 1, 2])), int(rng.choice([0, 0, 0, 1])))
+
+
+KINDS = (one_tap, depthwise, channels, image, wide, groups_in_lanes, edges, covering)
 
 
 def same_bits(got, want):

@@ -48,8 +48,7 @@ cdef void load_group_taps(const LaneTask *t, int64_t group, char *staged, char *
     """Load the weights of a group of several input channels for each output, by the number of the tap."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const ConvView *w = &t.run.problem.view[CONV_WEIGHT]
-    cdef TransposeKernel transpose = kernels.transpose[sample.compute] if sample.dtype == sample.compute \
-        else kernels.widen_transpose[sample.dtype]
+    cdef TransposeKernel transpose = transpose_to_compute(sample)
     cdef int64_t vector = sample.lanes * sample.item, row = sample.cin * sample.item, co, tap, taps
     cdef bint in_line = outputs_in_line(sample, w)
     if in_line:

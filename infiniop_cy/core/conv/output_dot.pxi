@@ -1,17 +1,19 @@
-# An output of few pixels as dot products of windows with the weights as they lie: where images are one pixel, or a
-# kernel covers its image, packing the weights for other algorithms takes longer than all products. Lanes are (channel,
+# An output of one pixel as dot products of windows with the weights as they lie: where images are one pixel, or a kernel
+# covers its image, packing the weights for other algorithms takes longer than all products. Lanes are (channel,
 # tap); a window is gathered once for all rows of weights that a task has. Windows that meet padding are left to the
 # others, so that an inf weight needs no care.
 cdef enum:
-    OUTPUT_DOT_PIXELS = 4           # of a sample's output, at most; one where AMX multiplies
     OUTPUT_DOT_VECTORS = 2          # of terms, at least
     OUTPUT_DOT_DEPTH = 1 << 16      # terms of a sum, at most
     OUTPUT_DOT_WINDOWS = 1 << 15    # elements of the windows gathered together
-    OUTPUT_DOT_BLOCKS = 4           # of DOT_ROWS channels, in a task
+    OUTPUT_DOT_TASKS = 4            # of a thread, or more
+    OUTPUT_DOT_ROWS = 256           # output channels of a task, at most
 
     # pieces of a thread's scratch
     OUTPUT_DOT_GATHERED = 0
     OUTPUT_DOT_STAGED = 1
+    OUTPUT_DOT_RAW = 2
+    OUTPUT_DOT_SUMS = 3
 
 
 ctypedef struct OutputDot:
@@ -42,8 +44,8 @@ cdef bint meets_padding(const SampleGeometry *sample) noexcept nogil:
 
 cdef bint accepts_output_dot(const SampleGeometry *sample, const char **why) noexcept nogil:
     cdef int64_t depth = sample.cout * sample.taps
-    if sample.pixels_in > (1 if sample.parts else OUTPUT_DOT_PIXELS) or sample.pixels_in == 0:
-        why[0] = b"so many output pixels pay for packing the weights"
+    if sample.pixels_in != 1:
+        why[0] = b"several output pixels pay for packing the weights"
         return False
     if depth < OUTPUT_DOT_VECTORS * sample.lanes or depth > OUTPUT_DOT_DEPTH or meets_padding(sample):
         why[0] = b"windows are too small or large, or meet padding"
@@ -58,48 +60,65 @@ cdef void order_output_dot(const SampleGeometry *sample, SumOrder *order) noexce
 
 cdef void block_output_dot(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                            Blocking *blocking) noexcept nogil:
-    """Give a task some blocks of channels, of all samples."""
+    """Give a task some channels, of all samples, whose windows it gathers: a thread has few tasks."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef OutputDot *own = <OutputDot *>blocking.own
     own.pitch = round_up(sample.cout * sample.taps, sample.lanes)
-    own.windows = max(<int64_t>1, min(problem.batch * sample.pixels_in, OUTPUT_DOT_WINDOWS // own.pitch))
-    own.rows = DOT_ROWS * OUTPUT_DOT_BLOCKS
-    if threads > 1 and sample.groups * ceil_div(sample.cin, own.rows) < 4 * threads:
-        own.rows = DOT_ROWS
+    own.windows = max(<int64_t>1, min(problem.batch, OUTPUT_DOT_WINDOWS // own.pitch))
+    own.rows = round_up(sample.cin * sample.groups // (OUTPUT_DOT_TASKS * threads), DOT_ROWS)
+    own.rows = max(<int64_t>DOT_ROWS, min(own.rows, <int64_t>OUTPUT_DOT_ROWS))
     own.parts = ceil_div(sample.cin, own.rows)
     book(&blocking.local, OUTPUT_DOT_GATHERED, own.windows * own.pitch, sample.item)
     book(&blocking.local, OUTPUT_DOT_STAGED, DOT_ROWS * own.pitch, sample.item)
+    book(&blocking.local, OUTPUT_DOT_RAW, sample.cout * sample.taps, sample.item)
+    book(&blocking.local, OUTPUT_DOT_SUMS, own.windows * own.rows, sample.item)
     blocking.tasks = sample.groups * own.parts
 
 
-cdef void gather_window(const ConvRun *run, int64_t group, int64_t n, const int64_t *o, char *to) noexcept nogil:
-    """Gather what an output pixel meets as [channel][tap], and zeros up to a whole vector."""
+cdef int64_t even_taps(const SampleGeometry *sample, const ConvView *x, int64_t *step) noexcept nogil:
+    """Return how many taps of a channel of a window lie evenly, each so many times, one after the other, and the bytes
+    from one to the next."""
+    cdef int64_t taps = 1, apart
+    cdef int d
+    step[0] = itemsize_of(sample.dtype)
+    for d in range(2, -1, -1):
+        apart = sample.axis[d].dilation * x.space[d]
+        if sample.axis[d].kernel > 1 and taps > 1 and apart != taps * step[0]:
+            break
+        if sample.axis[d].kernel > 1 and taps == 1:
+            step[0] = apart
+        taps *= sample.axis[d].kernel
+    return taps
+
+
+cdef void gather_window(const ConvRun *run, int64_t group, int64_t n, char *to) noexcept nogil:
+    """Gather what the output pixel of a sample meets as [channel][tap], and zeros up to a whole vector."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *x = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef const OutputDot *own = <const OutputDot *>run.blocking.own
-    cdef int64_t depth = sample.cout * sample.taps, item = sample.item, tap, line = sample.axis[2].kernel, c
-    cdef int64_t step = sample.axis[2].dilation * x.space[2]
+    cdef int64_t depth = sample.cout * sample.taps, item = sample.item, tap = 0, step, c
+    cdef int64_t many = even_taps(sample, x, &step)
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef Phase phase
     cdef const char *source
-    cdef int d
     make_phase(sample, 0, &phase)
     memset(to + depth * item, 0, (own.pitch - depth) * item)
-    tap = 0
     while tap < sample.taps:
         phase_tap(sample, &phase, tap, output, k)
-        for d in range(3):
-            output[d] += o[d]
         source_pixel(sample, output, k, output)
         source = x.data + n * x.n + group * sample.cout * x.channel + output[0] * x.space[0] + output[1] * x.space[1] \
             + output[2] * x.space[2]
-        if line == 1:
+        if many == 1:
             run.problem.load(source, x.channel, to + tap * item, sample.taps * item, sample.cout)
+        elif many == sample.taps and x.channel == many * step:
+            run.problem.load(source, step, to, item, depth)
+        elif x.channel == itemsize_of(sample.dtype):
+            transpose_to_compute(sample)(source, step, to + tap * item, sample.taps * item, sample.cout, many)
         else:
             for c in range(sample.cout):
-                run.problem.load(source + c * x.channel, step, to + (c * sample.taps + tap) * item, item, line)
-        tap += line
+                run.problem.load(source + c * x.channel, step, to + (c * sample.taps + tap) * item, item, many)
+        tap += many
 
 
 cdef const char *weights_of_row(const ConvRun *run, int64_t group, int64_t row) noexcept nogil:
@@ -108,10 +127,11 @@ cdef const char *weights_of_row(const ConvRun *run, int64_t group, int64_t row) 
     return w.data + group * w.group + row * w.channel
 
 
-cdef const char *dot_weights(const ConvRun *run, int64_t group, int64_t row, int64_t rows, char *staged,
+cdef const char *dot_weights(const ConvRun *run, int64_t group, int64_t row, int64_t rows, char *staged, char *raw,
                              int64_t *at) noexcept nogil:
-    """Find some rows of weights as [channel][tap] with whole vectors, where they lie or staged; at: how many elements
-    each is from the first, the last one again for those that there are not."""
+    """Find some rows of weights as [channel][tap] with whole vectors, where they lie or staged, by way of `raw` where
+    they are transposed, so that memory is read in its order; at: how many elements each is from the first, the last one
+    again for those that there are not."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
     cdef const OutputDot *own = <const OutputDot *>run.blocking.own
@@ -126,6 +146,10 @@ cdef const char *dot_weights(const ConvRun *run, int64_t group, int64_t row, int
         memset(staged + depth * item, 0, (own.pitch - depth) * item)
         if in_line:
             run.problem.load(weights_of_row(run, group, row + r), stored, staged, item, depth)
+        elif w.n == stored and taps_lie_evenly(sample, w, sample.cout * stored):
+            memcpy(raw, weights_of_row(run, group, row + r), depth * stored)
+            transpose_to_compute(sample)(raw, sample.cout * stored, staged, sample.taps * item, sample.cout,
+                                         sample.taps)
         else:
             for c in range(sample.cout):
                 for tap in range(sample.taps):
@@ -135,56 +159,46 @@ cdef const char *dot_weights(const ConvRun *run, int64_t group, int64_t row, int
     return staged - rows * own.pitch * item
 
 
-cdef void save_dots(const ConvRun *run, int64_t channel, int64_t count, int64_t n, const int64_t *o,
-                    char *sums) noexcept nogil:
-    """Add the bias to the sums of some channels of one pixel, and save them."""
+cdef void save_dots(const ConvRun *run, int64_t channel, int64_t count, int64_t n, char *sums) noexcept nogil:
+    """Add the bias to the sums of some channels of a sample, and save them."""
     cdef const ConvView *y = &run.problem.view[CONV_GRAD_INPUT]
     cdef double bias[BIAS_STAGED]
-    if has_output_bias(run.problem):
-        load_output_bias(run.problem, channel, count, <char *>bias)
-        add_values(run.sample, <char *>bias, sums, count)
-    run.problem.save(sums, run.sample.item, y.data + n * y.n + channel * y.channel + o[0] * y.space[0]
-                     + o[1] * y.space[1] + o[2] * y.space[2], y.channel, count)
-
-
-cdef void nth_pixel(const SampleGeometry *sample, int64_t number, int64_t *n, int64_t *o) noexcept nogil:
-    """Write the sample and the output pixel of that number."""
-    cdef int d
-    for d in range(2, -1, -1):
-        o[d] = number % sample.axis[d].size_in
-        number //= sample.axis[d].size_in
-    n[0] = number
+    cdef int64_t first = 0
+    while has_output_bias(run.problem) and first < count:
+        load_output_bias(run.problem, channel + first, min(<int64_t>BIAS_STAGED, count - first), <char *>bias)
+        add_values(run.sample, <char *>bias, sums + first * run.sample.item,
+                   min(<int64_t>BIAS_STAGED, count - first))
+        first += BIAS_STAGED
+    run.problem.save(sums, run.sample.item, y.data + n * y.n + channel * y.channel, y.channel, count)
 
 
 cdef void output_dot_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
     """Gather some windows at a time, and multiply them with the rows of the task, block by block."""
     cdef const SampleGeometry *sample = run.sample
     cdef const OutputDot *own = <const OutputDot *>run.blocking.own
-    cdef int64_t group = number // own.parts, first = number % own.parts * own.rows, row, rows, n, window
-    cdef int64_t last = min(first + own.rows, sample.cin), pixels = run.problem.batch * sample.pixels_in, count
-    cdef int64_t from_window = 0
-    cdef int64_t o[3]
+    cdef int64_t group = number // own.parts, first = number % own.parts * own.rows, row, rows, window, count, n = 0
+    cdef int64_t last = min(first + own.rows, sample.cin), item = sample.item
     cdef int64_t at[DOT_ROWS]
-    cdef double sums[DOT_ROWS]
     cdef char *gathered = local_piece(run, OUTPUT_DOT_GATHERED, scratch)
+    cdef char *sums = local_piece(run, OUTPUT_DOT_SUMS, scratch)
     cdef const char *weights
-    while from_window < pixels and not is_stopped(run):
-        count = min(own.windows, pixels - from_window)
+    while n < run.problem.batch and not is_stopped(run):
+        count = min(own.windows, run.problem.batch - n)
         for window in range(count):
-            nth_pixel(sample, from_window + window, &n, o)
-            gather_window(run, group, n, o, gathered + window * own.pitch * sample.item)
+            gather_window(run, group, n + window, gathered + window * own.pitch * item)
+        memset(sums, 0, count * own.rows * item)
         row = first
         while row < last:
             rows = min(<int64_t>DOT_ROWS, last - row)
-            weights = dot_weights(run, group, row, rows, local_piece(run, OUTPUT_DOT_STAGED, scratch), at)
+            weights = dot_weights(run, group, row, rows, local_piece(run, OUTPUT_DOT_STAGED, scratch),
+                                  local_piece(run, OUTPUT_DOT_RAW, scratch), at)
             for window in range(count):
-                nth_pixel(sample, from_window + window, &n, o)
-                memset(sums, 0, sizeof(sums))
-                kernels.dot[sample.compute](1, own.pitch, gathered + window * own.pitch * sample.item, 0, weights, 0,
-                                            at, rows, <char *>sums)
-                save_dots(run, group * sample.cin + row, rows, n, o, <char *>sums)
+                kernels.dot[sample.compute](1, own.pitch, gathered + window * own.pitch * item, 0, weights, 0, at, rows,
+                                            sums + (window * own.rows + row - first) * item)
             row += DOT_ROWS
-        from_window += count
+        for window in range(count):
+            save_dots(run, group * sample.cin + first, last - first, n + window, sums + window * own.rows * item)
+        n += count
 
 
 cdef void explain_output_dot(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,

@@ -97,6 +97,8 @@ cdef void cut_chunks(const SampleGeometry *sample, TapColumns *columns) noexcept
         columns.segments = (box.tap[2] + box.taps[2] - 1) // most - box.tap[2] // most + 1
     elif box.taps[2]:
         columns.per_chunk = most // box.taps[2]
+        if columns.per_chunk > columns.lines:
+            columns.per_chunk -= columns.per_chunk % columns.lines  # all taps of some ci
     columns.chunks = ceil_div(columns.cis * columns.lines, columns.per_chunk) * columns.segments \
         if box.taps[2] else 0
 
@@ -153,6 +155,37 @@ cdef int64_t lines_of_run(const TapColumns *columns, const LineRuns *runs, const
     return left if runs.level == 3 else min(left, columns.lines - line % columns.lines)
 
 
+cdef bint has_whole_channels(const ConvProblem *problem, const ConvView *w, const TapColumns *columns,
+                              const Chunk *chunk) noexcept nogil:
+    """Say whether a chunk has all taps of its ci, several of both, in weights whose ci lie side by side."""
+    return columns.lines * chunk.taps > 1 and w.channel == itemsize_of(problem.sample.dtype) \
+        and chunk.lines % columns.lines == 0 and chunk.line % columns.lines == 0 and chunk.lines > columns.lines
+
+
+cdef void move_channels(const ConvProblem *problem, const ConvView *w, const TapColumns *columns, const Chunk *chunk,
+                        int64_t channel, int64_t channels, char *values, bint loading) noexcept nogil:
+    """Do what move_columns does tap by tap, ci side by side."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef char staged[CHUNK_COLUMNS * 8]
+    cdef int64_t taps = columns.lines * chunk.taps, cis = chunk.lines // columns.lines, ci, co, tap, item = sample.item
+    cdef int64_t k[3]
+    cdef char *at
+    for co in range(channels):
+        if not loading:
+            kernels.transpose[sample.compute](values, taps * item, staged, cis * item, taps, cis)
+        for tap in range(taps):
+            line_taps(columns, chunk.line + tap // chunk.taps, &ci, k)
+            at = w.data + (channel + co) * w.n + (columns.ci_from + ci) * w.channel + k[0] * w.space[0] \
+                + k[1] * w.space[1] + (chunk.tap + tap % chunk.taps) * w.space[2]
+            if loading:
+                problem.load(at, w.channel, staged + tap * cis * item, item, cis)
+            else:
+                problem.save(staged + tap * cis * item, item, at, w.channel, cis)
+        if loading:
+            kernels.transpose[sample.compute](staged, cis * item, values, taps * item, cis, taps)
+        values += chunk_pitch(sample) * item
+
+
 cdef void move_columns(const ConvProblem *problem, const ConvView *w, const TapColumns *columns, const Chunk *chunk,
                        int64_t channel, int64_t channels, char *values, bint loading) noexcept nogil:
     """Move the chunk's columns of output channels [channel, +channels), of all groups', from rows of values chunk_pitch
@@ -162,6 +195,9 @@ cdef void move_columns(const ConvProblem *problem, const ConvView *w, const TapC
     cdef int64_t line = chunk.line, lines, ci, count, co, pitch = chunk_pitch(sample) * sample.item
     cdef int64_t k[3]
     cdef char *at
+    if has_whole_channels(problem, w, columns, chunk):
+        move_channels(problem, w, columns, chunk, channel, channels, values, loading)
+        return
     while line < chunk.line + chunk.lines:
         line_taps(columns, line, &ci, k)
         lines = lines_of_run(columns, &runs, chunk, line)

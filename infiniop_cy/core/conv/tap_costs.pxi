@@ -4,7 +4,7 @@
 # packing the weights is taken for that of WEIGHT_SAMPLES samples. The caller's rounding mode does not reach it
 # (algorithm.pxi).
 cdef enum:
-    WEIGHT_SAMPLES = 4
+    WEIGHT_SAMPLES = 8
     DOT_CHANNELS = 4   # output channels; dot products of fewer always take less
 
 
@@ -52,6 +52,14 @@ cdef double multiply_adds(const SampleGeometry *sample, double products) noexcep
     return products * ceil_div(sample.cin, sample.lanes) * 0.22
 
 
+cdef double left_products(const SampleGeometry *sample) noexcept nogil:
+    """Estimate which part of its products grad_input:gemm multiplies, and looks for: an order of pixels may leave
+    padding out (input_order.pxi)."""
+    cdef SumOrder order
+    order_panel(sample, &order)
+    return min(1.0, 1.08 * without_padding(sample)) if order_pays(sample, &order) else 1
+
+
 cdef double taps_time(const SampleGeometry *sample) noexcept nogil:
     """Estimate the time of grad_input:taps, which packs what each tap meets, for one output channel."""
     cdef double products = existing_products(sample)
@@ -60,15 +68,14 @@ cdef double taps_time(const SampleGeometry *sample) noexcept nogil:
 
 cdef bint padding_costs_more(const SampleGeometry *sample) noexcept nogil:
     """Say whether grad_input would multiply so much padding that taps one by one take less."""
-    return taps_time(sample) < 0.75 * multiply_adds(sample, products_by_phases(sample))
+    return taps_time(sample) < 0.75 * multiply_adds(sample, products_by_phases(sample)) * left_products(sample)
 
 
 cdef bint gaps_cost_more(const SampleGeometry *sample) noexcept nogil:
     """Say whether float32 by AMX, a product of which takes 0.6 of one by multiply-adds, would multiply so many
     positions between the rows of grad_output that the other algorithms take less, which leave padding out."""
     cdef double time = multiply_adds(sample, products_by_phases(sample))
-    return 0.9 * min(taps_time(sample), time * min(1.0, 1.08 * without_padding(sample))) \
-        < 0.6 * time * positions_to_pixels(sample)
+    return 0.9 * min(taps_time(sample), time * left_products(sample)) < 0.6 * time * positions_to_pixels(sample)
 
 
 # What the estimates count, of one group and sample.
@@ -128,8 +135,8 @@ cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcep
         return n.products * n.cin / sample.lanes * n.cout * 0.42 + packed * 0.11 + n.image * 18 + n.pieces * n.cin * 7 \
             + n.phases * n.vectors * 8 + weights * 52 + 200
     if accepts_input_gemm(sample, &why):
-        return n.products * n.vectors * n.cout * 0.22 + packed * 0.2 + n.image * 17 + n.pieces * n.cin * 9 \
-            + n.phases * n.vectors * 70 + weights * 21
+        return n.products * left_products(sample) * n.vectors * n.cout * (0.11 if bfloat16_dot2(sample) else 0.22) \
+            + packed * 0.2 + n.image * 17 + n.pieces * n.cin * 9 + n.phases * n.vectors * 70 + weights * 12
     return products * n.cout * (n.vectors * 0.22 + 0.5) + n.image * 17 + n.pieces * n.cin * 32 \
         + n.phases * n.vectors * 70 + weights * 21 + n.taps * 1000
 

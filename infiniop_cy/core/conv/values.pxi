@@ -11,6 +11,11 @@ cdef void add_values(const SampleGeometry *sample, const char *values, char *to,
             (<float *>to)[i] += (<const float *>values)[i]
 
 
+cdef TransposeKernel transpose_to_compute(const SampleGeometry *sample) noexcept nogil:
+    """Find the transposition of stored elements to those of the compute type."""
+    return kernels.transpose[sample.dtype] if sample.dtype == sample.compute else kernels.widen_transpose[sample.dtype]
+
+
 cdef double load_one(const ConvProblem *problem, const char *element) noexcept nogil:
     """Load one element from storage."""
     cdef float single

@@ -61,6 +61,15 @@ cdef bint taps_lie_evenly(const SampleGeometry *sample, const ConvView *w, int64
     return True
 
 
+cdef int64_t tap_step(const SampleGeometry *sample, const ConvView *w) noexcept nogil:
+    """Return the bytes from tap to tap along the last axis that has several; 0 where none has."""
+    cdef int d
+    for d in range(2, -1, -1):
+        if sample.axis[d].kernel > 1:
+            return w.space[d]
+    return 0
+
+
 cdef bint taps_in_line(const SampleGeometry *sample, const ConvView *w) noexcept nogil:
     """Say whether the taps of one pair of channels follow each other in memory."""
     return taps_lie_evenly(sample, w, itemsize_of(sample.dtype))
@@ -125,8 +134,7 @@ cdef bint stage_rows(const ConvProblem *problem, const char *source, int64_t cha
     return whether they do."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
-    cdef TransposeKernel transpose = kernels.transpose[sample.compute] if sample.dtype == sample.compute \
-        else kernels.widen_transpose[sample.dtype]
+    cdef TransposeKernel transpose = transpose_to_compute(sample)
     cdef int64_t row = columns * sample.item, tap, co
     cdef int64_t place[STAGED_TAPS]
     cdef bint of_taps = sample.dtype == sample.compute and 1 < sample.taps <= STAGED_TAPS and taps_in_line(sample, w)
