@@ -39,6 +39,9 @@ cdef bint fits_lanes(const SampleGeometry *sample, const char **why) noexcept no
     if 2 * lane_channels(sample) < sample.lanes:
         why[0] = b"most lanes of a vector would be empty"
         return False
+    if without_padding(sample) < 0.01:
+        why[0] = b"nearly all pixels under taps meet padding"
+        return False
     for d in range(3):
         if sample.axis[d].phases > STENCIL_PHASES or phase_count(sample) > STENCIL_PHASES:
             why[0] = b"the stride has too many phases"
@@ -80,6 +83,15 @@ cdef void cut_channels(const ConvProblem *problem, int64_t lines, Depthwise *own
     own.products = own.vectors * sample.cout * sample.taps
 
 
+cdef int64_t tiles_together(const ConvProblem *problem, int threads, const Depthwise *own) noexcept nogil:
+    """Return how many tiles a task of the first round takes: several where it takes as long to load the weights, as with
+    kernels about as large as the image, but not so many that threads have few tasks."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t tiles = problem.batch * own.tiles
+    cdef int64_t most = 4 * sample.taps // max(<int64_t>1, tiling_pixels(&own.blocks.tiling))
+    return max(<int64_t>1, min(most, tiles * own.parts // (8 * threads)))
+
+
 cdef int64_t cut_depthwise(const ConvProblem *problem, int gradients, int threads, Depthwise *own) noexcept nogil:
     """Cut the work into tasks; return the bytes of what they keep for the second round."""
     cdef const SampleGeometry *sample = &problem.sample
@@ -98,6 +110,7 @@ cdef int64_t cut_depthwise(const ConvProblem *problem, int gradients, int thread
             lines = max(<int64_t>STENCIL_LINES, lines // 2)
             cut_channels(problem, lines, own)
     own.by_tiles = own.parts < 8 * threads
+    own.together = tiles_together(problem, threads, own)
     if own.by_tiles and gradients & FOR_GRAD_WEIGHT:
         own.keeps = not mul_overflows(own.tiles * own.parts, problem.batch, &kept) \
             and not mul_overflows(kept, own.products * sample.lanes * sample.item, &kept) \
@@ -129,7 +142,7 @@ cdef void block_depthwise(const ConvProblem *problem, const SumOrder *order, int
     book(local, STENCIL_PRODUCTS, own.products, vector)
     book(local, STENCIL_TOTALS, own.products, vector)
     book(local, STENCIL_BIAS, own.each * sample.cout, sizeof(double))
-    blocking.prepares = problem.batch * own.tiles * own.parts if own.by_tiles else 1
+    blocking.prepares = ceil_div(problem.batch * own.tiles, own.together) * own.parts if own.by_tiles else 1
     blocking.tasks = own.parts
 
 
@@ -164,15 +177,16 @@ cdef void begin_lanes(const ConvRun *run, int64_t part, char *scratch, LaneTask 
 
 
 cdef bint prepare_depthwise(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Fill the tables; or compute a tile of one sample for a task's channels, and keep its sums of grad_weight."""
+    """Fill the tables; or compute some tiles for a task's channels, and keep each one's sums of grad_weight."""
     cdef const Depthwise *own = <const Depthwise *>run.blocking.own
-    cdef int64_t tile = number // max(<int64_t>1, own.parts)
+    cdef int64_t tile = number // max(<int64_t>1, own.parts) * own.together, part = number % max(<int64_t>1, own.parts)
+    cdef int64_t end = min(tile + own.together, run.problem.batch * own.tiles)
     cdef LaneTask t
     if not own.by_tiles:
         t.tables = lane_tables(run.sample, &run.blocking.shared, run.shared)
         fill_lane_tables(run.sample, &own.blocks, &t.tables)
         return False
-    begin_lanes(run, number % own.parts, scratch, &t)
+    begin_lanes(run, part, scratch, &t)
     t.of_weight = t.of_weight and own.keeps
     if t.channels == 0 or not (t.of_input or t.of_weight):
         return False
@@ -180,8 +194,10 @@ cdef bint prepare_depthwise(const ConvRun *run, int64_t number, char *scratch) n
     fill_lane_tables(run.sample, &own.blocks, &t.tables)
     if t.of_input:
         load_lane_weights(&t, local_piece(run, STENCIL_NATURAL, scratch))
-    begin_tile(&t, tile // own.tiles, tile % own.tiles)
-    run_lane_tile(&t, shared_piece(run, STENCIL_PARTS) + number * own.vectors * t.bytes)
+    while tile < end and not is_stopped(run):
+        begin_tile(&t, tile // own.tiles, tile % own.tiles)
+        run_lane_tile(&t, shared_piece(run, STENCIL_PARTS) + (tile * own.parts + part) * own.vectors * t.bytes)
+        tile += 1
     return False
 
 

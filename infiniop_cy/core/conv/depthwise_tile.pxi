@@ -9,7 +9,8 @@ ctypedef struct Depthwise:
     bint by_lines          # tasks begin where lines of memory do
     int64_t tiles          # of a sample
     int64_t products       # vectors of a task's sums of grad_weight
-    bint by_tiles          # prepare computes one tile of one sample at a time
+    bint by_tiles          # prepare computes tiles of samples
+    int64_t together       # of which a task takes so many
     bint keeps             # and keeps its sums of grad_weight
 
 

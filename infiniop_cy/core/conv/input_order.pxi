@@ -68,15 +68,15 @@ cdef bint order_pays(const SampleGeometry *sample, const SumOrder *order) noexce
         and without_padding(sample) <= 0.96
 
 
-cdef int axis_runs(const SampleGeometry *sample, const InputTile *t, int d, AxisRun *runs) noexcept nogil:
-    """Cut a tile's pixels along one axis into runs; return how many there are, 0 where they are too many."""
-    cdef const ConvAxisPhase *phase = &t.phase.axis[d]
-    cdef int64_t pixel = t.tile.first[d], tile_end = pixel + t.tile.extent[d], rank, output, k, first, end, next
+cdef int axis_runs(const SampleGeometry *sample, const ConvAxisPhase *phase, int d, int64_t from_pixel, int64_t pixels,
+                   AxisRun *runs) noexcept nogil:
+    """Cut some pixels of a phase along one axis into runs; return how many there are, 0 where they are too many."""
+    cdef int64_t pixel = from_pixel, rank, output, k, first, end, next
     cdef int count = 0
-    while pixel < tile_end:
+    while pixel < from_pixel + pixels:
         if count == MAX_AXIS_RUNS:
             return 0
-        next = tile_end
+        next = from_pixel + pixels
         runs[count].first, runs[count].last = phase.taps, 0
         for rank in range(phase.taps):
             axis_tap(sample, phase, d, rank, &output, &k)
@@ -86,10 +86,29 @@ cdef int axis_runs(const SampleGeometry *sample, const InputTile *t, int d, Axis
                 next = min(next, end)
             elif pixel < first:
                 next = min(next, first)
-        runs[count].end = next - t.tile.first[d]
+        runs[count].end = next - from_pixel
         count += 1
         pixel = next
     return count
+
+
+cdef bint has_few_runs(const SampleGeometry *sample) noexcept nogil:
+    """Say whether a tile that covers the image is put in order: not where a kernel has so many taps that nearly every
+    pixel meets others."""
+    cdef AxisRun runs[MAX_AXIS_RUNS]
+    cdef ConvAxisPhase phase
+    cdef int64_t all_axes = 1, number
+    cdef int d, count, most
+    for d in range(3):
+        most = 0
+        for number in range(sample.axis[d].phases):
+            phase = conv_axis_phase(sample.axis[d], number)
+            count = axis_runs(sample, &phase, d, 0, phase.size, runs)
+            if count == 0:
+                return False
+            most = max(most, count)
+        all_axes *= most
+    return all_axes <= MAX_TAP_RUNS
 
 
 cdef int64_t place_run(const InputTile *t, const Box *block, int64_t pitch, const AxisRun **runs, const int *number,
@@ -123,7 +142,8 @@ cdef bint order_pixels(const ConvRun *run, const InputTile *t, const Box *block,
     cdef int64_t done = 0
     cdef int d, i
     for d in range(3):
-        counts[d], of_axis[d] = axis_runs(run.sample, t, d, runs[d]), runs[d]
+        counts[d] = axis_runs(run.sample, &t.phase.axis[d], d, t.tile.first[d], t.tile.extent[d], runs[d])
+        of_axis[d] = runs[d]
     order.count = counts[0] * counts[1] * counts[2]
     order.place = <int64_t *>local_piece(run, INPUT_ORDER, t.scratch)
     if order.count <= 1 or order.count > MAX_TAP_RUNS:

@@ -50,6 +50,9 @@ cdef bint accepts_output_dot(const SampleGeometry *sample, const char **why) noe
     if depth < OUTPUT_DOT_VECTORS * sample.lanes or depth > OUTPUT_DOT_DEPTH or meets_padding(sample):
         why[0] = b"windows are too small or large, or meet padding"
         return False
+    if sample.groups > 1 and (accepts_depthwise(sample, why) or accepts_grouped(sample, why)):
+        why[0] = b"groups of so few channels lie side by side in the lanes"
+        return False
     return True
 
 

@@ -57,7 +57,7 @@ cdef double left_products(const SampleGeometry *sample) noexcept nogil:
     padding out (input_order.pxi)."""
     cdef SumOrder order
     order_panel(sample, &order)
-    return min(1.0, 1.08 * without_padding(sample)) if order_pays(sample, &order) else 1
+    return min(1.0, 1.08 * without_padding(sample)) if order_pays(sample, &order) and has_few_runs(sample) else 1
 
 
 cdef double taps_time(const SampleGeometry *sample) noexcept nogil:
