@@ -84,7 +84,7 @@ cdef void cut_channels(const ConvProblem *problem, int64_t lines, Depthwise *own
 
 
 cdef int64_t tiles_together(const ConvProblem *problem, int threads, const Depthwise *own) noexcept nogil:
-    """Return how many tiles a task of the first round takes: several where it takes as long to load the weights, as with
+    """Return how many tiles a task of the first round takes: several where loading the weights takes as long, as with
     kernels about as large as the image, but not so many that threads have few tasks."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t tiles = problem.batch * own.tiles

@@ -1,5 +1,5 @@
-# An output of one pixel as dot products of windows with the weights as they lie: where images are one pixel, or a kernel
-# covers its image, packing the weights for other algorithms takes longer than all products. Lanes are (channel,
+# An output of one pixel as dot products of windows with the weights as they lie: where images are one pixel, or a
+# kernel covers its image, packing the weights for other algorithms takes longer than all products. Lanes are (channel,
 # tap); a window is gathered once for all rows of weights that a task has. Windows that meet padding are left to the
 # others, so that an inf weight needs no care.
 cdef enum:
@@ -8,6 +8,7 @@ cdef enum:
     OUTPUT_DOT_WINDOWS = 1 << 15    # elements of the windows gathered together
     OUTPUT_DOT_TASKS = 4            # of a thread, or more
     OUTPUT_DOT_ROWS = 256           # output channels of a task, at most
+    OUTPUT_DOT_KEPT = 1 << 17       # sums of a task, at most
 
     # pieces of a thread's scratch
     OUTPUT_DOT_GATHERED = 0
@@ -67,9 +68,10 @@ cdef void block_output_dot(const ConvProblem *problem, const SumOrder *order, in
     cdef const SampleGeometry *sample = &problem.sample
     cdef OutputDot *own = <OutputDot *>blocking.own
     own.pitch = round_up(sample.cout * sample.taps, sample.lanes)
-    own.windows = max(<int64_t>1, min(problem.batch, OUTPUT_DOT_WINDOWS // own.pitch))
     own.rows = round_up(sample.cin * sample.groups // (OUTPUT_DOT_TASKS * threads), DOT_ROWS)
     own.rows = max(<int64_t>DOT_ROWS, min(own.rows, <int64_t>OUTPUT_DOT_ROWS))
+    own.windows = min(problem.batch, min(OUTPUT_DOT_WINDOWS // own.pitch, OUTPUT_DOT_KEPT // own.rows))
+    own.windows = max(<int64_t>1, own.windows)
     own.parts = ceil_div(sample.cin, own.rows)
     book(&blocking.local, OUTPUT_DOT_GATHERED, own.windows * own.pitch, sample.item)
     book(&blocking.local, OUTPUT_DOT_STAGED, DOT_ROWS * own.pitch, sample.item)

@@ -156,7 +156,7 @@ cdef int64_t lines_of_run(const TapColumns *columns, const LineRuns *runs, const
 
 
 cdef bint has_whole_channels(const ConvProblem *problem, const ConvView *w, const TapColumns *columns,
-                              const Chunk *chunk) noexcept nogil:
+                             const Chunk *chunk) noexcept nogil:
     """Say whether a chunk has all taps of its ci, several of both, in weights whose ci lie side by side."""
     return columns.lines * chunk.taps > 1 and w.channel == itemsize_of(problem.sample.dtype) \
         and chunk.lines % columns.lines == 0 and chunk.line % columns.lines == 0 and chunk.lines > columns.lines
