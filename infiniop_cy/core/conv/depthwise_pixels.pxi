@@ -151,7 +151,8 @@ cdef bint dots_task(const LaneTask *t) noexcept nogil:
     them shares few sets of the caches."""
     cdef const ConvProblem *problem = t.run.problem
     return dots_pixels(problem) and t.channels % t.run.sample.lanes == 0 and most_taps_inside(t) \
-        and problem.view[CONV_INPUT].space[2] % SHARED_SETS and problem.view[CONV_GRAD_OUTPUT].space[2] % SHARED_SETS
+        and problem.view[CONV_INPUT].space[2] % SHARED_SETS != 0 \
+        and problem.view[CONV_GRAD_OUTPUT].space[2] % SHARED_SETS != 0
 
 
 cdef bint most_taps_inside(const LaneTask *t) noexcept nogil:
