@@ -5,8 +5,9 @@
 
 A seed is a geometry of one family, in the style of benchdnn's lists: kernels as large as the image, far dilation,
 strides past the kernel, patches, groups, tiny and big images, in one to three dimensions. Results are compared with
-torch's loosely (where the two differ, torch in float64 says whose are wrong), then both are timed interleaved. float16 and float64, which torch computes slowly, are timed beside our
-own float32. Every case slower than --limit times the other is printed, then how all are distributed, and the worst.
+torch's loosely (where the two differ, torch in float64 says whose are wrong), then both are timed interleaved. float16
+and float64, which torch computes slowly, are timed beside our own float32. Every case slower than --limit times the
+other is printed, then how all are distributed, and the worst.
 """
 import argparse
 import os
