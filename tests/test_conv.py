@@ -456,8 +456,13 @@ CHOSEN_FOR_AMX = {name: ("amx", "amx") for name in (
         "few-inputs-stride": ("amx_fused", "amx_fused")}
 
 
-def check_chosen(name, dtype, expected, rng):
-    case = CONV_CASES[name]
+# Where nearly all pixels under taps meet padding, so that what multiplies it takes ten times as long, or more.
+MOSTLY_PADDING = (ConvCase("nearly-covering", 2, 1, 23, 64, (8, 8, 8), (7, 7, 7)),
+                  ConvCase("far-depthwise", 2, 17, 17, 17, (41, 45), (3, 5), dilation=(20, 11)),
+                  ConvCase("far-groups", 2, 43, 86, 86, (29, 13, 41), (5, 5, 5), stride=(2, 1, 1), dilation=(7, 3, 10)))
+
+
+def check_chosen(case, dtype, expected, rng):
     text = describe(case, make_case(case, dtype, rng)).explain()
     for gradient, algorithm in zip(GRADIENTS, expected):
         assert algorithm is None or any(gradient in line.split(": ")[0].split(" and ") and f": {algorithm};" in line
@@ -476,14 +481,22 @@ def test_chosen_algorithms(name, dtype, rng, on_gpu):
     if split or short_vectors:
         pytest.skip("as they are measured to pay")
     by_amx = (dtype, ISA) == ("bfloat16", "amx")
-    check_chosen(name, dtype, (CHOSEN | CHOSEN_FOR_AMX if by_amx else CHOSEN)[name], rng)
+    check_chosen(CONV_CASES[name], dtype, (CHOSEN | CHOSEN_FOR_AMX if by_amx else CHOSEN)[name], rng)
+
+
+@pytest.mark.parametrize("case", MOSTLY_PADDING, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_padding_is_not_most_of_the_work(case, dtype, rng, on_gpu):
+    if on_gpu:
+        pytest.skip("the algorithms are the CPU's")
+    check_chosen(case, dtype, ("col2im", None if case.groups == 1 else "outer"), rng)
 
 
 @pytest.mark.parametrize("name", CHOSEN_FOR_AMX)
 def test_chosen_algorithms_for_amx(name, rng, on_gpu):
     if on_gpu or ISA != "amx":
         pytest.skip("wants kernels of amx")
-    check_chosen(name, "bfloat16", CHOSEN_FOR_AMX[name], rng)
+    check_chosen(CONV_CASES[name], "bfloat16", CHOSEN_FOR_AMX[name], rng)
 
 
 def test_explain_on_a_gpu(rng, on_gpu):
