@@ -119,6 +119,22 @@ cdef int64_t col2im_tasks(const ConvProblem *problem, InputCol2im *own) noexcept
     return own.parts * problem.sample.groups * own.blocks * own.slabs
 
 
+cdef int64_t slab_plane(const SampleGeometry *sample, const InputCol2im *own) noexcept nogil:
+    """Return the most pixels of one channel of a slab."""
+    cdef const ConvAxis *axis = &sample.axis[own.axis]
+    if own.slabs == 1:
+        return max(<int64_t>1, sample.pixels_in)
+    return ceil_div(sample.pixels_in, own.slabs) + axis.stride * (sample.pixels_in // axis.size_in)  # they begin at one
+
+
+cdef void cut_slabs(const SampleGeometry *sample, int64_t slabs, InputCol2im *own) noexcept nogil:
+    """Cut the image into so many slabs, if that is more than there are and does not cost many products."""
+    cdef int64_t before = own.slabs
+    own.slabs = max(before, min(slabs, sample.axis[own.axis].size_in))
+    if own.slabs > before and not slabs_are_cheap(sample, own):
+        own.slabs = before
+
+
 cdef void block_input_col2im(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                              Blocking *blocking) noexcept nogil:
     """Give a task as many samples as a tile holds, so that weights are read once, and as many channels as fit; fewer
@@ -130,15 +146,15 @@ cdef void block_input_col2im(const ConvProblem *problem, const SumOrder *order, 
     cdef int64_t least, plane, slabs
     output_size(sample, size)
     own.axis, own.slabs = col2im_axis(sample), col2im_slabs(sample)
-    plane = max(<int64_t>1, ceil_div(sample.pixels_in, own.slabs))
-    if own.slabs > 1:  # they begin at multiples of the stride
-        plane += sample.axis[own.axis].stride * (sample.pixels_in // sample.axis[own.axis].size_in)
+    least = min(sample.cin, ceil_div(64, sample.taps))
+    cut_slabs(sample, ceil_div(min(sample.pixels_in, MAX_CHANNELS) * least, COL2IM_PLANES), own)
+    plane = slab_plane(sample, own)
     one_sample_tiling(order.tile, &own.tiling)
     join_samples(size, problem.batch, min(CHUNK_ROWS // max(<int64_t>1, tiling_pixels(&own.tiling)),
                                           COL2IM_PLANES // plane), &own.tiling)
     own.samples = max(<int64_t>1, own.tiling.samples)
     own.cis = max(<int64_t>1, min(sample.cin, COL2IM_PLANES // (own.samples * plane)))
-    least = min(own.cis, ceil_div(64, sample.taps))
+    least = min(own.cis, least)
     while threads > 1 and own.cis > least and col2im_tasks(problem, own) < 4 * threads:
         own.cis = ceil_div(own.cis, 2)
     slabs = own.slabs
