@@ -179,13 +179,14 @@ cdef void begin_lanes(const ConvRun *run, int64_t part, char *scratch, LaneTask 
 cdef bint prepare_depthwise(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
     """Fill the tables; or compute some tiles for a task's channels, and keep each one's sums of grad_weight."""
     cdef const Depthwise *own = <const Depthwise *>run.blocking.own
-    cdef int64_t tile = number // max(<int64_t>1, own.parts) * own.together, part = number % max(<int64_t>1, own.parts)
-    cdef int64_t end = min(tile + own.together, run.problem.batch * own.tiles)
+    cdef int64_t tile, end, part
     cdef LaneTask t
     if not own.by_tiles:
         t.tables = lane_tables(run.sample, &run.blocking.shared, run.shared)
         fill_lane_tables(run.sample, &own.blocks, &t.tables)
         return False
+    tile, part = number // own.parts * own.together, number % own.parts
+    end = min(tile + own.together, run.problem.batch * own.tiles)
     begin_lanes(run, part, scratch, &t)
     t.of_weight = t.of_weight and own.keeps
     if t.channels == 0 or not (t.of_input or t.of_weight):

@@ -38,12 +38,6 @@ cdef int64_t group_lane(const LaneTask *t, int64_t group, int64_t vectors) noexc
     return (channel // lanes * vectors * lanes + channel % lanes) * t.run.sample.item
 
 
-cdef bint outputs_in_line(const SampleGeometry *sample, const ConvView *w) noexcept nogil:
-    """Say whether the weights of a group's outputs lie side by side, those of one tap after those of the other."""
-    cdef int64_t stored = itemsize_of(sample.dtype)
-    return sample.taps > 1 and w.n == stored and taps_lie_evenly(sample, w, sample.cout * stored)
-
-
 cdef void load_group_taps(const LaneTask *t, int64_t group, char *staged, char *natural) noexcept nogil:
     """Load the weights of a group of several input channels for each output, by the number of the tap."""
     cdef const SampleGeometry *sample = t.run.sample

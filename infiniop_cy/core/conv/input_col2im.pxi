@@ -246,11 +246,7 @@ cdef void pack_outputs(const ConvRun *run, Col2imTask *t, const Box *tile, int64
 cdef char *chunk_weights(const ConvProblem *problem, const Col2imTask *t, const Chunk *chunk) noexcept nogil:
     """Find a chunk of the weights of the group's first output channel."""
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
-    cdef int64_t ci
-    cdef int64_t k[3]
-    line_taps(&t.columns, chunk.line, &ci, k)
-    return w.data + t.group * problem.sample.cout * w.n + (t.columns.ci_from + ci) * w.channel + k[0] * w.space[0] \
-        + k[1] * w.space[1] + chunk.tap * w.space[2]
+    return w.data + t.group * problem.sample.cout * w.n + line_offset(&t.columns, w, chunk.line, chunk.tap)
 
 
 cdef bint weights_in_place(const ConvProblem *problem, const Col2imTask *t, const Chunk *chunk,

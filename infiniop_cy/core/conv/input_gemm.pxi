@@ -46,7 +46,7 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
     cdef InputTiles *own = <InputTiles *>blocking.own
     cdef int64_t pixels = input_gemm_pixels(order.channels), wanted
     block_input_columns(sample, order, own)
-    own.ordered = order_pays(sample, order)
+    own.ordered = part_in_order(sample, order) < 1
     tile_phases(problem, pixels, GEMM_POSITIONS, &own.tiling)
     while threads > 1 and pixels > MIN_TILE_PIXELS and input_tile_tasks(problem, own) < 4 * threads:
         pixels //= 2

@@ -62,10 +62,14 @@ cdef double without_padding(const SampleGeometry *sample) noexcept nogil:
     return left / all_products if all_products > 0 else 1
 
 
-cdef bint order_pays(const SampleGeometry *sample, const SumOrder *order) noexcept nogil:
-    """Say whether leaving padding out is worth another order of pixels."""
-    return sample.taps > 1 and sample.cout >= ORDERED_CHANNELS and order.taps <= MAX_LEFT_TAPS \
-        and without_padding(sample) <= 0.96
+cdef double part_in_order(const SampleGeometry *sample, const SumOrder *order) noexcept nogil:
+    """Return which part of the products is left where leaving padding out is worth another order of pixels; 1 where it
+    is not."""
+    cdef double left
+    if sample.taps == 1 or sample.cout < ORDERED_CHANNELS or order.taps > MAX_LEFT_TAPS:
+        return 1
+    left = without_padding(sample)
+    return left if left <= 0.96 else 1
 
 
 cdef int axis_runs(const SampleGeometry *sample, const ConvAxisPhase *phase, int d, int64_t from_pixel, int64_t pixels,

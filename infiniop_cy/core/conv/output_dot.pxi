@@ -151,7 +151,7 @@ cdef const char *dot_weights(const ConvRun *run, int64_t group, int64_t row, int
         memset(staged + depth * item, 0, (own.pitch - depth) * item)
         if in_line:
             run.problem.load(weights_of_row(run, group, row + r), stored, staged, item, depth)
-        elif w.n == stored and taps_lie_evenly(sample, w, sample.cout * stored):
+        elif outputs_in_line(sample, w):
             memcpy(raw, weights_of_row(run, group, row + r), depth * stored)
             transpose_to_compute(sample)(raw, sample.cout * stored, staged, sample.taps * item, sample.cout,
                                          sample.taps)

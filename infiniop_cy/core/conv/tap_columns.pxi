@@ -123,6 +123,14 @@ cdef void line_taps(const TapColumns *columns, int64_t line, int64_t *ci, int64_
     k[1] = columns.box.tap[1] + line % columns.box.taps[1]
 
 
+cdef int64_t line_offset(const TapColumns *columns, const ConvView *w, int64_t line, int64_t tap) noexcept nogil:
+    """Count the bytes from an output channel's first weight to those of a line from that tap on."""
+    cdef int64_t ci
+    cdef int64_t k[3]
+    line_taps(columns, line, &ci, k)
+    return (columns.ci_from + ci) * w.channel + k[0] * w.space[0] + k[1] * w.space[1] + tap * w.space[2]
+
+
 cdef LineRuns line_runs(const TapColumns *columns, const Chunk *chunk, int64_t channel, const int64_t *space) noexcept \
         nogil:
     """Find how many lines follow each other where channels are `channel` and taps `space` apart along each axis."""
@@ -167,16 +175,14 @@ cdef void move_channels(const ConvProblem *problem, const ConvView *w, const Tap
     """Do what move_columns does tap by tap, ci side by side."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef char staged[CHUNK_COLUMNS * 8]
-    cdef int64_t taps = columns.lines * chunk.taps, cis = chunk.lines // columns.lines, ci, co, tap, item = sample.item
-    cdef int64_t k[3]
+    cdef int64_t taps = columns.lines * chunk.taps, cis = chunk.lines // columns.lines, co, tap, item = sample.item
     cdef char *at
     for co in range(channels):
         if not loading:
             kernels.transpose[sample.compute](values, taps * item, staged, cis * item, taps, cis)
         for tap in range(taps):
-            line_taps(columns, chunk.line + tap // chunk.taps, &ci, k)
-            at = w.data + (channel + co) * w.n + (columns.ci_from + ci) * w.channel + k[0] * w.space[0] \
-                + k[1] * w.space[1] + (chunk.tap + tap % chunk.taps) * w.space[2]
+            at = w.data + (channel + co) * w.n + line_offset(columns, w, chunk.line + tap // chunk.taps,
+                                                             chunk.tap + tap % chunk.taps)
             if loading:
                 problem.load(at, w.channel, staged + tap * cis * item, item, cis)
             else:
@@ -192,18 +198,15 @@ cdef void move_columns(const ConvProblem *problem, const ConvView *w, const TapC
     elements apart to weights, or (loading) back."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef LineRuns runs = line_runs(columns, chunk, w.channel, w.space)
-    cdef int64_t line = chunk.line, lines, ci, count, co, pitch = chunk_pitch(sample) * sample.item
-    cdef int64_t k[3]
+    cdef int64_t line = chunk.line, lines, count, co, pitch = chunk_pitch(sample) * sample.item
     cdef char *at
     if has_whole_channels(problem, w, columns, chunk):
         move_channels(problem, w, columns, chunk, channel, channels, values, loading)
         return
     while line < chunk.line + chunk.lines:
-        line_taps(columns, line, &ci, k)
         lines = lines_of_run(columns, &runs, chunk, line)
         count = lines * chunk.taps
-        at = w.data + channel * w.n + (columns.ci_from + ci) * w.channel + k[0] * w.space[0] + k[1] * w.space[1] \
-            + chunk.tap * w.space[2]
+        at = w.data + channel * w.n + line_offset(columns, w, line, chunk.tap)
         for co in range(channels):
             if loading:
                 problem.load(at + co * w.n, runs.step, values + co * pitch, sample.item, count)

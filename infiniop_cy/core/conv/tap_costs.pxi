@@ -56,8 +56,10 @@ cdef double left_products(const SampleGeometry *sample) noexcept nogil:
     """Estimate which part of its products grad_input:gemm multiplies, and looks for: an order of pixels may leave
     padding out (input_order.pxi)."""
     cdef SumOrder order
+    cdef double part
     order_panel(sample, &order)
-    return min(1.0, 1.08 * without_padding(sample)) if order_pays(sample, &order) and has_few_runs(sample) else 1
+    part = part_in_order(sample, &order)
+    return min(1.0, 1.08 * part) if part < 1 and has_few_runs(sample) else 1
 
 
 cdef double taps_time(const SampleGeometry *sample) noexcept nogil:

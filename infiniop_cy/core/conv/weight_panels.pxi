@@ -61,18 +61,15 @@ cdef bint taps_lie_evenly(const SampleGeometry *sample, const ConvView *w, int64
     return True
 
 
-cdef int64_t tap_step(const SampleGeometry *sample, const ConvView *w) noexcept nogil:
-    """Return the bytes from tap to tap along the last axis that has several; 0 where none has."""
-    cdef int d
-    for d in range(2, -1, -1):
-        if sample.axis[d].kernel > 1:
-            return w.space[d]
-    return 0
-
-
 cdef bint taps_in_line(const SampleGeometry *sample, const ConvView *w) noexcept nogil:
     """Say whether the taps of one pair of channels follow each other in memory."""
     return taps_lie_evenly(sample, w, itemsize_of(sample.dtype))
+
+
+cdef bint outputs_in_line(const SampleGeometry *sample, const ConvView *w) noexcept nogil:
+    """Say whether the weights of a group's outputs lie side by side, those of one tap after those of the other."""
+    cdef int64_t stored = itemsize_of(sample.dtype)
+    return sample.taps > 1 and w.n == stored and taps_lie_evenly(sample, w, sample.cout * stored)
 
 
 cdef int64_t tap_offset(const SampleGeometry *sample, const ConvView *w, int64_t tap) noexcept nogil:
