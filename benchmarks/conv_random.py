@@ -1,7 +1,8 @@
-"""conv_backward beside torch on random geometries, to find those where it falls behind by far.
+"""conv_backward and conv beside torch on random geometries, to find those where they fall behind by far.
 
     python benchmarks/conv_random.py --seeds 0 200
     python benchmarks/conv_random.py --seeds 0 100 --dtype bfloat16 --family far,few --part grad_input
+    python benchmarks/conv_random.py --seeds 0 200 --layout channels_last --part forward
 
 A seed is a geometry of one family, in the style of benchdnn's lists: kernels as large as the image, far dilation,
 strides past the kernel, patches, groups, tiny and big images, in one to three dimensions. Results are compared with
@@ -13,16 +14,21 @@ import argparse
 import os
 import sys
 import time
-from functools import partial
 from math import prod
 from statistics import median
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import numpy as np
+import peers
+import torch  # before infiniop_cy, so that both libraries share one OpenMP runtime and its threads
+from conv_data import LAYOUTS
 
-from infiniop_cy.testing.conv import ConvCase
+import infiniop_cy as iop
+from infiniop_cy.testing import arrange
+from infiniop_cy.testing.conv import ConvCase, make_case
 
-PARTS = {"all": (True, True, True), "grad_input": (True, False, False), "grad_weight": (False, True, False)}
+PARTS = {"all": (True, True, True), "grad_input": (True, False, False), "grad_weight": (False, True, False),
+         "forward": None}  # None: no gradient
 LIMITS = {"float32": 3.0, "bfloat16": 3.0, "float16": 4.0, "float64": 4.0}  # times the other's time
 TOLERANCE = {"float32": 2e-5, "bfloat16": 2e-2, "float16": 2e-3, "float64": 2e-5}  # of the largest value
 MAX_PRODUCTS = 1 << 29   # of one gradient, those with padding included
@@ -162,17 +168,32 @@ def interleaved(calls):
     return [median(s[1:]) for s in seconds]
 
 
+def our_call(case, data, mask):
+    """Results in the memory layout of the arguments, as torch's are."""
+    grad_output, *operands = data
+    if mask is None:
+        return lambda: iop.conv(*operands, **case.keywords, out=np.empty_like(grad_output))
+    return lambda: iop.conv_backward(*data, **case.keywords, output_mask=mask, out=tuple(
+        np.empty_like(a) if wanted else None for a, wanted in zip(operands, mask)) + (None,))
+
+
 def torch_call(case, tensors, mask):
-    import torch
     stride, padding, dilation, groups = case.geometry
-    return lambda: torch.ops.aten.convolution_backward.default(
-        *tensors, [case.cout], stride, [p for p, _ in padding], dilation, False, [0] * len(stride), groups, list(mask))
+    rest = stride, [p for p, _ in padding], dilation, False, [0] * len(stride), groups
+    if mask is None:
+        return lambda: torch.ops.aten.convolution.default(*tensors[1:], None, *rest)
+    return lambda: torch.ops.aten.convolution_backward.default(*tensors, [case.cout], *rest, list(mask))
 
 
 def distances(results, others):
-    """{gradient: the largest difference from the other's, of the other's largest value}."""
+    """{result: the largest difference from the other's, of the other's largest value}."""
     found = {}
-    for name, a, b in zip(("grad_input", "grad_weight", "grad_bias"), results, others):
+    if not isinstance(results, tuple):
+        results, others = {"output": results}, {"output": others}
+    else:
+        results, others = (dict(zip(("grad_input", "grad_weight", "grad_bias"), each)) for each in (results, others))
+    for name, a in results.items():
+        b = others[name]
         if a is None:
             continue
         a, b = (np.asarray(v.double() if hasattr(v, "double") else v).astype(float) for v in (a, b))
@@ -194,19 +215,17 @@ def check(case, dtype, ours, others, referee):
 
 def measure(case, options):
     """(seconds of ours, seconds of the other)."""
-    import infiniop_cy as iop
-    from infiniop_cy.testing.conv import make_case
     mask, dtype = PARTS[options.part], options.dtype
-    data = make_case(case, dtype, np.random.default_rng(7), integers=False)
-    ours = partial(iop.conv_backward, *data, **case.keywords, output_mask=mask)
+    data = [arrange(array, LAYOUTS[options.layout])
+            for array in make_case(case, dtype, np.random.default_rng(7), integers=False)]
     referee = None
     if dtype in ("float16", "float64"):
-        other = partial(iop.conv_backward, *(a.astype(np.float32) for a in data), **case.keywords, output_mask=mask)
+        other = our_call(case, [a.astype(np.float32) for a in data], mask)
     else:
-        import peers
         tensors = [peers.to_torch(a) for a in data]
         other = torch_call(case, tensors, mask)
         referee = torch_call(case, [a.double() for a in tensors], mask)
+    ours = our_call(case, data, mask)
     check(case, dtype, ours(), other(), referee)
     return interleaved([ours, other])
 
@@ -232,13 +251,11 @@ def main():
     parser.add_argument("--dtype", default="float32", choices=LIMITS)
     parser.add_argument("--family", default=",".join(FAMILIES), help="names with commas between them; default: all")
     parser.add_argument("--part", default="all", choices=PARTS)
+    parser.add_argument("--layout", default="contiguous", choices=LAYOUTS, help="of all arrays; default: contiguous")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--limit", type=float, help="print what is slower than so many times the other; default: 3, "
                         "or 4 beside our own float32")
     options = parser.parse_args()
-    import torch  # first, so that both libraries share one OpenMP runtime and its threads
-
-    import infiniop_cy as iop
     torch.inference_mode().__enter__()
     torch.set_num_threads(options.threads)
     limit, rows = options.limit or LIMITS[options.dtype], []
