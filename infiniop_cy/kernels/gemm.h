@@ -95,13 +95,25 @@ template <class V> constexpr RegisterTiles register_tiles() {
 #endif
 }
 
-// The sum of all lanes, by a fixed tree.
-template <class V> INFINIOP_INLINE scalar<V> add_lanes(V v) {
-    scalar<V> part[lanes<V>::count];
-    store(part, v);
-    for (int width = lanes<V>::count / 2; width; width /= 2)
-        for (int i = 0; i < width; i++) part[i] += part[i + width];
-    return part[0];
+// Adds to sums[r] the sum of all lanes of v[r], r < count, in halves: lanes i and i + half, then half of those.
+template <int count, class V> INFINIOP_INLINE void add_lanes(const V *v, int64_t row_count, scalar<V> *sums) {
+    constexpr int n = lanes<V>::count;
+    typedef typename make_indices<n>::type all;
+    V part[count];
+#pragma GCC unroll 8
+    for (int r = 0; r < count; r++) part[r] = v[r];
+    int left = count;
+#pragma GCC unroll 4
+    for (int width = n; width > 1; width /= 2) {
+        const int half = left > 1 ? left / 2 : 0;  // the last one is joined with itself
+        left = half ? half : 1;
+#pragma GCC unroll 4
+        for (int r = 0; r < left; r++)
+            part[r] = zip<0>(part[r], part[r + half], all{}) + zip<n / 2>(part[r], part[r + half], all{});
+    }
+    scalar<V> sum[n];
+    store(sum, part[0]);
+    for (int r = 0; r < count && r < row_count; r++) sums[r] += sum[r * (n / count)];
 }
 
 template <class V>
@@ -127,7 +139,12 @@ void dot(int64_t lines, int64_t length, const void *g_, int64_t g_line, const vo
                 sum[r] = mul_add(factor, bits_as<V>(bits_as<integer<V>>(load<V>(x + row[r] + whole)) & last), sum[r]);
         }
     }
-    for (int64_t r = 0; r < row_count; r++) ((S *)sums)[r] += add_lanes(sum[r]);
+    constexpr int together = count < 8 ? count : 8;
+#pragma GCC unroll 4
+    for (int r = 0; r + together <= DOT_ROWS; r += together)
+        add_lanes<together>(sum + r, row_count - r, (S *)sums + r);
+#pragma GCC unroll 4
+    for (int r = DOT_ROWS / together * together; r < DOT_ROWS; r++) add_lanes<1>(sum + r, row_count - r, (S *)sums + r);
 }
 
 // Sixteen partial sums whatever the vector width, restarting at the first with every row, then a fixed tree.

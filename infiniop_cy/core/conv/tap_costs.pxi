@@ -128,7 +128,7 @@ cdef double col2im_time(const TapCounts *n) noexcept nogil:
 cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
     """Estimate the first of grad_input's other algorithms that accepts."""
     cdef const char *why
-    cdef double weights = sample.taps * n.cout * n.vectors / WEIGHT_SAMPLES
+    cdef double weights = sample.taps * n.cout * n.vectors / WEIGHT_SAMPLES * (2 if sample.forward else 1)
     cdef double packed = n.reached * n.pixels * n.cout, products = min(n.products, n.pixels * n.taps)
     if accepts_input_amx(sample, &why) or accepts_input_amx_fused(sample, &why):
         return n.products * n.vectors * n.cout * 0.065 + packed * 0.15 + n.image * 14 + n.pieces * n.cin * 9 \
@@ -140,7 +140,7 @@ cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcep
         return n.products * left_products(sample) * n.vectors * n.cout * (0.11 if bfloat16_dot2(sample) else 0.22) \
             + packed * 0.2 + n.image * 17 + n.pieces * n.cin * 9 + n.phases * n.vectors * 70 + weights * 12
     return products * n.cout * (n.vectors * 0.22 + 0.5) + n.image * 17 + n.pieces * n.cin * 32 \
-        + n.phases * n.vectors * 70 + weights * 21 + n.taps * 1000
+        + n.phases * n.vectors * 70 + weights * 21 + n.taps * (250 if sample.forward else 1000)
 
 
 cdef bint col2im_pays(const SampleGeometry *sample) noexcept nogil:
@@ -200,3 +200,25 @@ cdef bint outer_products_pay(const SampleGeometry *sample) noexcept nogil:
     """Say whether grad_weight takes less by outer products than by what else accepts it."""
     cdef TapCounts n
     return not count_taps(sample, &n) or outer_time(sample, &n) < weight_time(sample, &n)
+
+
+cdef double windows_time(const SampleGeometry *sample) noexcept nogil:
+    """Estimate output:dot."""
+    cdef double windows = sample.pixels_in, taps = sample.axis[2].kernel, lines = sample.cout * sample.taps / taps
+    cdef double terms = sample.cout * sample.taps, vectors = terms / sample.lanes
+    cdef double panels = ceil_div(<int64_t>lines, panel_lines(sample)), follow = sample.axis[2].size_in, line = 1.2
+    follow = max(follow, min(lines, lines_that_follow(sample)))
+    if taps == 1:
+        line = 15  # pixels may lie apart
+    elif sample.axis[2].dilation > 1:
+        line = 9 + 0.55 * taps
+    else:
+        line += 1.7 * taps / sample.lanes
+    return windows * (sample.cin * (0.5 * vectors + 5 * panels) + lines * (line + 9 / follow)) \
+        + sample.cin * terms * 0.04 / WEIGHT_SAMPLES + 200
+
+
+cdef bint windows_pay(const SampleGeometry *sample) noexcept nogil:
+    """Say whether the output takes less by dot products of windows than by what else accepts it."""
+    cdef TapCounts n
+    return sample.pixels_in == 1 or not count_taps(sample, &n) or windows_time(sample) < input_time(sample, &n)
