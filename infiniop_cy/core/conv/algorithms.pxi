@@ -9,6 +9,7 @@ include "input_gemm.pxi"
 include "input_taps.pxi"
 include "output.pxi"
 include "output_dot.pxi"
+include "output_multiplied.pxi"
 include "weight_outer.pxi"
 include "weight_amx.pxi"
 include "weight_amx_fused.pxi"
@@ -33,6 +34,7 @@ cdef ConvAlgorithm conv_algorithm(int number) noexcept nogil:
         input_taps,
         output_dot,
         output_depthwise,
+        output_multiplied,
         output_grouped,
         output_amx,
         output_pixels,

@@ -33,7 +33,7 @@ cdef bint fits_lanes(const SampleGeometry *sample, const char **why) noexcept no
     """Say whether channels fill the lanes, and whether the blocks of a tile are small enough."""
     cdef LaneBlocks blocks
     cdef int d
-    if sample.taps > STENCIL_TAPS or sample.pixels_in == 0:
+    if sample.taps > (FORWARD_TAPS if sample.forward else STENCIL_TAPS) or sample.pixels_in == 0:
         why[0] = b"there are too many taps, or no pixels"
         return False
     if 2 * lane_channels(sample) < sample.lanes:

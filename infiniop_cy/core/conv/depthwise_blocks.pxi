@@ -2,6 +2,7 @@
 # the tables by which taps lead through them. The layout of a tensor decides how its pixels are moved, and nothing else.
 cdef enum:
     STENCIL_TAPS = 256
+    FORWARD_TAPS = 4096           # where nothing but the output is computed
     STENCIL_PHASES = 64
     STENCIL_OUTPUTS = 8           # outputs of one input channel, where that has a group of its own
     STENCIL_GROUP = 16            # channels of a group

@@ -121,12 +121,19 @@ cdef bint meets_padding(const SampleGeometry *sample) noexcept nogil:
     return not is_within(sample, first)
 
 
+cdef bint lanes_take_groups(const SampleGeometry *sample) noexcept nogil:
+    """Say whether another algorithm of the output has channels of several groups for its lanes."""
+    cdef const char *why
+    return accepts_depthwise(sample, &why) or accepts_output_multiplied(sample, &why) or accepts_grouped(sample, &why)
+
+
 cdef bint accepts_output_dot(const SampleGeometry *sample, const char **why) noexcept nogil:
     if sample.pixels_in == 0 or sample.cout * sample.taps < sample.lanes \
             or sample.axis[2].kernel > OUTPUT_DOT_LINE:
         why[0] = b"windows have too few terms, or their lines too many"
         return False
-    if sample.groups > 1 and (accepts_depthwise(sample, why) or accepts_grouped(sample, why)):
+    if sample.groups > 1 and lanes_take_groups(sample) \
+            and lanes_time(sample) < windows_time(sample):
         why[0] = b"groups of so few channels lie side by side in the lanes"
         return False
     if not windows_pay(sample):

@@ -139,6 +139,8 @@ cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcep
     if accepts_input_gemm(sample, &why):
         return n.products * left_products(sample) * n.vectors * n.cout * (0.11 if bfloat16_dot2(sample) else 0.22) \
             + packed * 0.2 + n.image * 17 + n.pieces * n.cin * 9 + n.phases * n.vectors * 70 + weights * 12
+    if sample.forward:
+        products += sample.axis[0].size_in * sample.axis[1].size_in * n.taps * 80  # rows that are packed one by one
     return products * n.cout * (n.vectors * 0.22 + 0.5) + n.image * 17 + n.pieces * n.cin * 32 \
         + n.phases * n.vectors * 70 + weights * 21 + n.taps * (250 if sample.forward else 1000)
 
@@ -216,6 +218,15 @@ cdef double windows_time(const SampleGeometry *sample) noexcept nogil:
         line += 1.7 * taps / sample.lanes
     return windows * (sample.cin * (0.5 * vectors + 5 * panels) + lines * (line + 9 / follow)) \
         + sample.cin * terms * 0.04 / WEIGHT_SAMPLES + 200
+
+
+cdef double lanes_time(const SampleGeometry *sample) noexcept nogil:
+    """Estimate output:depthwise and output:grouped, whose lanes are the channels of several groups."""
+    cdef double products = <double>sample.pixels_in * sample.taps * sample.cin * sample.cout
+    cdef double weights = sample.taps * sample.cin * sample.cout, used = lane_channels(sample)
+    used /= round_up(lane_channels(sample), sample.lanes)
+    return (products * 0.35 + (sample.pixels_in * sample.cin + sample.pixels_out * sample.cout) * 10.0
+            + weights * 20 / WEIGHT_SAMPLES) / (sample.lanes * used) + 60
 
 
 cdef bint windows_pay(const SampleGeometry *sample) noexcept nogil:
