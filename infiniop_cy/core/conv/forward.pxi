@@ -85,6 +85,7 @@ cdef enum:
     FOLD_CHANNELS = 8     # of the input, at most, for taps to be channels
     FOLD_OUTPUTS = 16     # channels of the output, at least
     FOLD_TAPS = 32
+    FOLD_PIXELS = 8       # of the output, more than these: fewer go by dot products
 
 
 cdef void exchange_axis(ConvAxis *axis, SourceAxis *source) noexcept nogil:
@@ -103,7 +104,7 @@ cdef bint folding_pays(const SampleGeometry *sample) noexcept nogil:
     them."""
     cdef const ConvAxis *axis = &sample.axis[2]
     return sample.groups == 1 and 1 <= sample.cin <= FOLD_CHANNELS and sample.cout >= FOLD_OUTPUTS \
-        and 1 < axis.kernel <= FOLD_TAPS
+        and 1 < axis.kernel <= FOLD_TAPS and sample.pixels_out > FOLD_PIXELS
 
 
 cdef void fold_axis(SampleGeometry *sample) noexcept nogil:

@@ -1,15 +1,17 @@
 # An output as dot products of windows of the input with the weights as they lie, for few output pixels or channels:
 # there packing the weights for other algorithms takes longer than all products, or most lanes stay empty. Lanes are
-# (channel, tap). A task has some windows by some output channels and goes through a sum panel by panel: it gathers the
-# panel of its windows, with zeros for padding, and takes the same panel of the weights, in place where it can.
+# (channel, tap). A task has some windows by some output channels and goes through a sum stretch by stretch: it gathers
+# that of its windows, with zeros for padding, and takes the same stretch of the weights, in place where it can. The sum
+# of a panel's terms begins at zero; stretches are some panels, so that bits do not depend on them.
 #
 # `sample` is stated with exchanged roles (forward.pxi): cout and size_out are the input's, cin and size_in the
 # output's. A line is all taps along the last axis of one channel.
 cdef enum:
-    OUTPUT_DOT_PANEL = 1024         # terms of a panel, but for longer lines
-    OUTPUT_DOT_LINE = 1 << 14       # taps of a line, at most
+    OUTPUT_DOT_PANEL = 1024         # terms of a panel, but for a channel of more
+    OUTPUT_DOT_LINE = 1 << 14       # taps of a line, or of a channel in one panel, at most
     OUTPUT_DOT_WINDOWS = 32         # of a task, at most
-    OUTPUT_DOT_GATHERED_MOST = 1 << 16  # elements of a task's gathered windows, but for one window
+    OUTPUT_DOT_STRETCH = 8192       # terms of a stretch, but for a panel
+    OUTPUT_DOT_ELEMENTS = 1 << 16   # of a task's gathered windows, but for one panel of one
     OUTPUT_DOT_ROWS = 256           # output channels of a task, at most
     OUTPUT_DOT_TASKS = 4            # of a thread, or more
 
@@ -20,10 +22,9 @@ cdef enum:
 
 
 ctypedef struct OutputDot:
-    int64_t lines        # of a panel
-    int64_t panels
+    int64_t terms        # of a panel
+    int64_t lines        # of a stretch
     int64_t pitch        # elements from window to window, and from row to row of staged weights
-    int64_t held         # panels that a task gathers at once
     int64_t windows      # of a task
     int64_t window_blocks
     int64_t rows         # output channels of a task
@@ -31,12 +32,12 @@ ctypedef struct OutputDot:
     bint padded          # some window leaves the image
 
 
-# A task's part, and where its scratch lies; gathered: the windows of the panel at hand.
+# A task's part, and where its scratch lies.
 ctypedef struct DotTask:
     int64_t group
     int64_t window, windows
     int64_t row, rows
-    int64_t line, lines      # of the panel at hand
+    int64_t line, lines      # of the stretch at hand
     int64_t depth            # its terms
     bint nonfinite           # there were inf or NaN among the weights
     char *gathered
@@ -74,11 +75,11 @@ cdef int64_t panel_lines(const SampleGeometry *sample) noexcept nogil:
     """Return the lines of a panel: all of some channels, whose terms fill vectors if that is possible, or some of
     one's."""
     cdef int64_t channels, whole = sample.lanes
-    if sample.taps > OUTPUT_DOT_PANEL:
-        return max(<int64_t>1, OUTPUT_DOT_PANEL // sample.axis[2].kernel)
+    if sample.taps > OUTPUT_DOT_LINE:
+        return OUTPUT_DOT_LINE // sample.axis[2].kernel
     while whole > 1 and sample.taps * whole % (2 * sample.lanes) == 0:
         whole //= 2
-    channels = OUTPUT_DOT_PANEL // sample.taps
+    channels = max(<int64_t>1, OUTPUT_DOT_PANEL // sample.taps)
     if channels >= whole:
         channels -= channels % whole
     return min(channels, sample.cout) * lines_of_channel(sample)
@@ -133,7 +134,7 @@ cdef bint accepts_output_dot(const SampleGeometry *sample, const char **why) noe
         why[0] = b"windows have too few terms, or their lines too many"
         return False
     if sample.groups > 1 and lanes_take_groups(sample) \
-            and lanes_time(sample) < windows_time(sample):
+            and lanes_time(sample) < 1.5 * windows_time(sample):
         why[0] = b"groups of so few channels lie side by side in the lanes"
         return False
     if not windows_pay(sample):
@@ -160,12 +161,13 @@ cdef void block_output_dot(const ConvProblem *problem, const SumOrder *order, in
     tasks for the threads."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef OutputDot *own = <OutputDot *>blocking.own
-    cdef int64_t lines = sample.cout * lines_of_channel(sample)
-    own.lines, own.padded = panel_lines(sample), meets_padding(sample)
-    own.panels = ceil_div(lines, own.lines)
-    own.pitch = (ceil_div(own.lines * sample.axis[2].kernel, sample.lanes) + 1) * sample.lanes
+    cdef int64_t lines = panel_lines(sample), panels = ceil_div(sample.cout * lines_of_channel(sample), lines), least
+    own.terms, own.padded = lines * sample.axis[2].kernel, meets_padding(sample)
+    least = own.terms
+    if problem.view[CONV_GRAD_OUTPUT].channel == itemsize_of(sample.dtype):  # which a vector of transposes at a time
+        least = max(least, min(sample.cout, sample.lanes) * sample.taps)
     own.windows = max(<int64_t>1, min(min(<int64_t>OUTPUT_DOT_WINDOWS, problem.batch * sample.pixels_in),
-                                      OUTPUT_DOT_GATHERED_MOST // own.pitch))
+                                      OUTPUT_DOT_ELEMENTS // least))
     own.rows = max(<int64_t>1, min(sample.cin, <int64_t>OUTPUT_DOT_ROWS))
     while threads > 1 and output_dot_tasks(problem, own) < OUTPUT_DOT_TASKS * threads:
         if own.rows > 2 * DOT_ROWS:
@@ -175,8 +177,10 @@ cdef void block_output_dot(const ConvProblem *problem, const SumOrder *order, in
         else:
             break
     blocking.tasks = output_dot_tasks(problem, own)
-    own.held = max(<int64_t>1, min(own.panels, OUTPUT_DOT_GATHERED_MOST // (own.windows * own.pitch)))
-    book(&blocking.local, OUTPUT_DOT_GATHERED, own.held * own.windows * own.pitch, sample.item)
+    panels = min(panels, min(max(<int64_t>OUTPUT_DOT_STRETCH, least), OUTPUT_DOT_ELEMENTS // own.windows) // own.terms)
+    own.lines = lines * max(<int64_t>1, panels)
+    own.pitch = (ceil_div(own.lines * sample.axis[2].kernel, sample.lanes) + 1) * sample.lanes
+    book(&blocking.local, OUTPUT_DOT_GATHERED, own.windows * own.pitch, sample.item)
     book(&blocking.local, OUTPUT_DOT_STAGED, DOT_ROWS * own.pitch, sample.item)
     book(&blocking.local, OUTPUT_DOT_SUMS, own.windows * own.rows, sample.item)
 
@@ -220,7 +224,7 @@ cdef void line_of_channel(const SampleGeometry *sample, const WindowRun *run, in
 
 cdef void gather_whole_channels(const ConvRun *run, const DotTask *t, const WindowRun *windows, int64_t many,
                                 int64_t step, char *to) noexcept nogil:
-    """Gather the panel of one window inside of the image whose channels are whole, `many` taps at a time that are
+    """Gather the stretch of one window inside of the image whose channels are whole, `many` taps at a time that are
     `step` bytes apart."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *x = &run.problem.view[CONV_GRAD_OUTPUT]
@@ -249,7 +253,7 @@ cdef void gather_whole_channels(const ConvRun *run, const DotTask *t, const Wind
 
 
 cdef void gather_lines(const ConvRun *run, const DotTask *t, const WindowRun *windows, char *to) noexcept nogil:
-    """Gather the panel of windows side by side line by line, with zeros for padding. A line writes up to one vector
+    """Gather the stretch of windows side by side line by line, with zeros for padding. A line writes up to one vector
     less an element past its end, where the next one, or what no product reads, begins."""
     cdef const SampleGeometry *sample = run.sample
     cdef const OutputDot *own = <const OutputDot *>run.blocking.own
@@ -281,7 +285,7 @@ cdef void taps_within(const SampleGeometry *sample, int d, int64_t pixel, int64_
 
 
 cdef void gather_pixels(const ConvRun *run, const DotTask *t, const WindowRun *windows, char *to) noexcept nogil:
-    """Gather the panel of one window whose channels are whole and lie side by side, with zeros for padding."""
+    """Gather the stretch of one window whose channels are whole and lie side by side, with zeros for padding."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *x = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef const ConvAxis *axis = &sample.axis[2]
@@ -320,7 +324,7 @@ cdef bint describe_lines(const SampleGeometry *sample, const ConvView *x, TapLin
 
 cdef void gather_window(const ConvRun *run, const DotTask *t, const WindowRun *windows, TapLine *taps,
                         char *to) noexcept nogil:
-    """Gather the panel of one window, whose lines are within the image or in padding, as many lines at a time as follow
+    """Gather the stretch of one window, whose lines are within the image or in padding, as many lines at a time as follow
     each other."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *x = &run.problem.view[CONV_GRAD_OUTPUT]
@@ -362,7 +366,7 @@ cdef bint lines_within(const SampleGeometry *sample, const WindowRun *windows) n
 
 
 cdef void gather_windows(const ConvRun *run, const DotTask *t) noexcept nogil:
-    """Gather the panel of the task's windows as [window][channel][tap]."""
+    """Gather the stretch of the task's windows as [window][channel][tap]."""
     cdef const SampleGeometry *sample = run.sample
     cdef const OutputDot *own = <const OutputDot *>run.blocking.own
     cdef const ConvView *x = &run.problem.view[CONV_GRAD_OUTPUT]
@@ -398,7 +402,7 @@ cdef void gather_windows(const ConvRun *run, const DotTask *t) noexcept nogil:
 # ---- weights
 
 cdef const char *weights_of_line(const ConvRun *run, const DotTask *t, int64_t row) noexcept nogil:
-    """Find an output channel's weights of the panel's first line."""
+    """Find an output channel's weights of the stretch's first line."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
     cdef int64_t per_channel = lines_of_channel(sample)
@@ -407,7 +411,7 @@ cdef const char *weights_of_line(const ConvRun *run, const DotTask *t, int64_t r
 
 
 cdef bint rows_in_place(const ConvRun *run, const DotTask *t, int64_t row, int64_t rows) noexcept nogil:
-    """Say whether a dot product may read the panel of some rows of weights, whose terms follow each other, where they
+    """Say whether a dot product may read the stretch of some rows of weights, whose terms follow each other, where they
     lie, and past its end up to a whole vector: that is, still in the weights of the row, or of the next one."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
@@ -420,7 +424,7 @@ cdef bint rows_in_place(const ConvRun *run, const DotTask *t, int64_t row, int64
 
 
 cdef void stage_row(const ConvRun *run, const DotTask *t, const char *source, char *to) noexcept nogil:
-    """Load the panel of a row of weights that begin at `source`, element by element or tap by tap."""
+    """Load the stretch of a row of weights that begin at `source`, element by element or tap by tap."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
     cdef int64_t per_channel = lines_of_channel(sample), taps = sample.axis[2].kernel, line, i
@@ -432,7 +436,7 @@ cdef void stage_row(const ConvRun *run, const DotTask *t, const char *source, ch
 
 
 cdef const char *weight_rows(const ConvRun *run, DotTask *t, int64_t row, int64_t rows, int64_t *at) noexcept nogil:
-    """Find the panel of some rows of weights as [channel][tap], in place or staged; at: how many elements each is from
+    """Find the stretch of some rows of weights as [channel][tap], in place or staged; at: how many elements each is from
     the first, the last one again for those that there are not. inf and NaN that might meet padding are replaced."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
@@ -467,46 +471,43 @@ cdef const char *weight_rows(const ConvRun *run, DotTask *t, int64_t row, int64_
 
 # ---- a task
 
-cdef void begin_panel(const ConvRun *run, DotTask *t, int64_t panel, char *gathered) noexcept nogil:
-    """Let the task go on with that panel, whose windows are, or shall be, gathered there."""
+cdef void multiply_by_rows(const ConvRun *run, const DotTask *t, const char *weights, const int64_t *at, int64_t row,
+                           int64_t rows) noexcept nogil:
+    """Add the products of some rows of weights, panel by panel, one window at a time."""
     cdef const SampleGeometry *sample = run.sample
     cdef const OutputDot *own = <const OutputDot *>run.blocking.own
-    t.line = panel * own.lines
-    t.lines = min(own.lines, sample.cout * lines_of_channel(sample) - t.line)
-    t.depth = t.lines * sample.axis[2].kernel
-    t.gathered = gathered + panel % own.held * own.windows * own.pitch * sample.item
+    cdef int64_t term = 0, window, item = sample.item
+    while term < t.depth:
+        for window in range(t.windows):
+            kernels.dot[sample.compute](1, min(own.terms, t.depth - term),
+                                        t.gathered + (window * own.pitch + term) * item, 0, weights + term * item, 0,
+                                        at, rows, t.sums + (window * t.rows + row) * item)
+        term += own.terms
 
 
-cdef void multiply_by_rows(const ConvRun *run, DotTask *t, int64_t row, int64_t rows) noexcept nogil:
-    """Add the products of the panel of some rows of weights, one window at a time."""
-    cdef const SampleGeometry *sample = run.sample
-    cdef int64_t pitch = (<const OutputDot *>run.blocking.own).pitch * sample.item, window
-    cdef int64_t at[DOT_ROWS]
-    cdef const char *weights = weight_rows(run, t, t.row + row, rows, at)
-    for window in range(t.windows):
-        kernels.dot[sample.compute](1, t.depth, t.gathered + window * pitch, 0, weights, 0, at, rows,
-                                    t.sums + (window * t.rows + row) * sample.item)
-
-
-cdef void multiply_by_windows(const ConvRun *run, DotTask *t, int64_t row, int64_t rows) noexcept nogil:
+cdef void multiply_by_windows(const ConvRun *run, const DotTask *t, const char *weights, const int64_t *at,
+                              int64_t row, int64_t rows) noexcept nogil:
     """Do what multiply_by_rows does, with the same bits, some windows by one row at a time."""
     cdef const SampleGeometry *sample = run.sample
-    cdef int64_t pitch = (<const OutputDot *>run.blocking.own).pitch, item = sample.item, window = 0, windows, r, i
-    cdef int64_t weight_at[DOT_ROWS]
-    cdef int64_t at[DOT_ROWS]
+    cdef const OutputDot *own = <const OutputDot *>run.blocking.own
+    cdef int64_t term = 0, window, windows, item = sample.item, r, i
+    cdef int64_t window_at[DOT_ROWS]
     cdef char dots[DOT_ROWS * 8]
-    cdef const char *weights = weight_rows(run, t, t.row + row, rows, weight_at)
-    while window < t.windows:
-        windows = min(<int64_t>DOT_ROWS, t.windows - window)
-        for i in range(DOT_ROWS):
-            at[i] = min(i, windows - 1) * pitch
-        for r in range(rows):
-            memset(dots, 0, sizeof(dots))
-            kernels.dot[sample.compute](1, t.depth, weights + weight_at[r] * item, 0,
-                                        t.gathered + window * pitch * item, 0, at, windows, dots)
-            for i in range(windows):
-                add_values(sample, dots + i * item, t.sums + ((window + i) * t.rows + row + r) * item, 1)
-        window += windows
+    while term < t.depth:
+        window = 0
+        while window < t.windows:
+            windows = min(<int64_t>DOT_ROWS, t.windows - window)
+            for i in range(DOT_ROWS):
+                window_at[i] = min(i, windows - 1) * own.pitch
+            for r in range(rows):
+                memset(dots, 0, sizeof(dots))
+                kernels.dot[sample.compute](1, min(own.terms, t.depth - term), weights + (at[r] + term) * item, 0,
+                                            t.gathered + (window * own.pitch + term) * item, 0, window_at, windows,
+                                            dots)
+                for i in range(windows):
+                    add_values(sample, dots + i * item, t.sums + ((window + i) * t.rows + row + r) * item, 1)
+            window += windows
+        term += own.terms
 
 
 cdef void save_windows(const ConvRun *run, DotTask *t) noexcept nogil:
@@ -554,46 +555,46 @@ cdef void save_dots(const ConvRun *run, int64_t channel, int64_t count, char *su
 
 
 cdef void output_dot_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Sum task number (group, rows, windows), panel by panel."""
+    """Sum task number (group, rows, windows), stretch by stretch."""
     cdef const SampleGeometry *sample = run.sample
     cdef const OutputDot *own = <const OutputDot *>run.blocking.own
-    cdef int64_t panel, first = 0, last, row, rows
-    cdef char *gathered = local_piece(run, OUTPUT_DOT_GATHERED, scratch)
+    cdef int64_t row, rows, all_lines = sample.cout * lines_of_channel(sample)
+    cdef int64_t at[DOT_ROWS]
+    cdef const char *weights
     cdef DotTask t
     t.window = number % own.window_blocks * own.windows
     t.windows = min(own.windows, run.problem.batch * sample.pixels_in - t.window)
     number //= own.window_blocks
     t.row, t.group = number % own.row_blocks * own.rows, number // own.row_blocks
-    t.rows, t.nonfinite = min(own.rows, sample.cin - t.row), False
-    t.staged, t.sums = local_piece(run, OUTPUT_DOT_STAGED, scratch), local_piece(run, OUTPUT_DOT_SUMS, scratch)
+    t.rows, t.nonfinite, t.line = min(own.rows, sample.cin - t.row), False, 0
+    t.gathered, t.staged = local_piece(run, OUTPUT_DOT_GATHERED, scratch), local_piece(run, OUTPUT_DOT_STAGED, scratch)
+    t.sums = local_piece(run, OUTPUT_DOT_SUMS, scratch)
     if t.windows <= 0:
         return
     memset(t.sums, 0, t.windows * t.rows * sample.item)
-    while first < own.panels and not is_stopped(run):
-        last = min(own.panels, first + own.held)
-        for panel in range(first, last):
-            begin_panel(run, &t, panel, gathered)
-            gather_windows(run, &t)
+    while t.line < all_lines and not is_stopped(run):
+        t.lines = min(own.lines, all_lines - t.line)
+        t.depth = t.lines * sample.axis[2].kernel
+        gather_windows(run, &t)
         row = 0
         while row < t.rows:
             rows = min(<int64_t>DOT_ROWS, t.rows - row)
-            for panel in range(first, last):
-                begin_panel(run, &t, panel, gathered)
-                if rows * ceil_div(t.windows, DOT_ROWS) < t.windows:
-                    multiply_by_windows(run, &t, row, rows)
-                else:
-                    multiply_by_rows(run, &t, row, rows)
+            weights = weight_rows(run, &t, t.row + row, rows, at)
+            if rows * ceil_div(t.windows, DOT_ROWS) < t.windows:
+                multiply_by_windows(run, &t, weights, at, row, rows)
+            else:
+                multiply_by_rows(run, &t, weights, at, row, rows)
             row += rows
-        first = last
+        t.line += own.lines
     save_windows(run, &t)
 
 
 cdef void explain_output_dot(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,
                              size_t size) noexcept nogil:
     cdef const OutputDot *own = <const OutputDot *>blocking.own
-    snprintf(text, size, b"dot products of windows with the weights as they lie, of %lld terms each in %lld panels; %lld "
-             b"windows by %lld output channels a task", <long long>(sample.cout * sample.taps), <long long>own.panels,
-             <long long>own.windows, <long long>own.rows)
+    snprintf(text, size, b"dot products of windows with the weights as they lie, of %lld terms each in panels of %lld; "
+             b"%lld windows by %lld output channels a task", <long long>(sample.cout * sample.taps),
+             <long long>own.terms, <long long>own.windows, <long long>own.rows)
 
 
 cdef ConvAlgorithm output_dot() noexcept nogil:

@@ -31,13 +31,13 @@ cdef double products_by_phases(const SampleGeometry *sample) noexcept nogil:
     return all_axes
 
 
-cdef double existing_products(const SampleGeometry *sample) noexcept nogil:
-    """Count the input pixels under all taps, without those that meet padding."""
+cdef double existing_products(const SampleGeometry *sample, int axes=3) noexcept nogil:
+    """Count the input pixels under all taps, without those that meet padding; along the first axes only."""
     cdef const ConvAxis *axis
     cdef double all_axes = 1, products
     cdef int64_t k, begin, end
     cdef int d
-    for d in range(3):
+    for d in range(axes):
         axis = &sample.axis[d]
         products = 0
         for k in range(axis.kernel):
@@ -129,7 +129,7 @@ cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcep
     """Estimate the first of grad_input's other algorithms that accepts."""
     cdef const char *why
     cdef double weights = sample.taps * n.cout * n.vectors / WEIGHT_SAMPLES * (2 if sample.forward else 1)
-    cdef double packed = n.reached * n.pixels * n.cout, products = min(n.products, n.pixels * n.taps)
+    cdef double packed = n.reached * n.pixels * n.cout, products = min(n.products, n.pixels * n.taps), rows = 0
     if accepts_input_amx(sample, &why) or accepts_input_amx_fused(sample, &why):
         return n.products * n.vectors * n.cout * 0.065 + packed * 0.15 + n.image * 14 + n.pieces * n.cin * 9 \
             + n.phases * n.vectors * 45 + weights * 8 + 1200
@@ -140,9 +140,9 @@ cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcep
         return n.products * left_products(sample) * n.vectors * n.cout * (0.11 if bfloat16_dot2(sample) else 0.22) \
             + packed * 0.2 + n.image * 17 + n.pieces * n.cin * 9 + n.phases * n.vectors * 70 + weights * 12
     if sample.forward:
-        products += sample.axis[0].size_in * sample.axis[1].size_in * n.taps * 80  # rows that are packed one by one
-    return products * n.cout * (n.vectors * 0.22 + 0.5) + n.image * 17 + n.pieces * n.cin * 32 \
-        + n.phases * n.vectors * 70 + weights * 21 + n.taps * (250 if sample.forward else 1000)
+        rows = existing_products(sample, 2) * sample.axis[2].kernel
+    return products * n.cout * (n.vectors * 0.22 + 0.5) + rows * (60 + 4 * n.cout) + n.image * 17 \
+        + n.pieces * n.cin * 32 + n.phases * n.vectors * 70 + weights * 21 + n.taps * (250 if sample.forward else 1000)
 
 
 cdef bint col2im_pays(const SampleGeometry *sample) noexcept nogil:
