@@ -4,24 +4,38 @@
 cdef enum:
     GEMM_TILE_PIXELS = 896      # the more, the less of a tile's edge is packed twice
     GEMM_BLOCK_ELEMENTS = 1 << 16
-    GEMM_POSITIONS = 4096       # of a packed block, at most
+    GEMM_POSITIONS = 4096       # of a packed block, at most, or, of several classes of taps:
+    GEMM_CLASS_POSITIONS = 8192
 
 
-cdef int64_t input_gemm_pixels(int64_t channels) noexcept nogil:
-    """Return the pixels of a tile, where there is no need for more tasks."""
-    return max(<int64_t>MIN_TILE_PIXELS, min(<int64_t>GEMM_TILE_PIXELS, GEMM_BLOCK_ELEMENTS // channels))
+cdef int64_t most_gemm_positions(const SampleGeometry *sample) noexcept nogil:
+    """Return the most positions of a packed block."""
+    return GEMM_POSITIONS if block_classes(sample) == 1 else GEMM_CLASS_POSITIONS
+
+
+cdef int64_t input_gemm_pixels(const SampleGeometry *sample, int64_t channels, Tiling *tiling,
+                               int64_t *positions) noexcept nogil:
+    """Return the pixels of a tile, where there is no need for more tasks: fewer where kernels with a stride reach too
+    many positions; write the tile and how many it reaches."""
+    cdef int64_t pixels = max(<int64_t>MIN_TILE_PIXELS, min(<int64_t>GEMM_TILE_PIXELS,
+                                                            GEMM_BLOCK_ELEMENTS // channels))
+    cdef int64_t grid[3]
+    phase_grid(sample, grid)
+    while True:
+        tile_grid(grid, pixels, tiling)
+        positions[0] = halo_positions(sample, tiling.extent, most_gemm_positions(sample))
+        if positions[0] <= most_gemm_positions(sample) or pixels <= MIN_TILE_PIXELS or block_classes(sample) == 1:
+            return pixels
+        pixels //= 2
 
 
 cdef bint accepts_input_gemm(const SampleGeometry *sample, const char **why) noexcept nogil:
-    cdef int64_t grid[3]
     cdef int64_t positions
     cdef SumOrder order
     cdef Tiling tiling
     order_panel(sample, &order)
-    phase_grid(sample, grid)
-    tile_grid(grid, input_gemm_pixels(order.channels), &tiling)
-    positions = halo_positions(sample, tiling.extent, GEMM_POSITIONS)
-    if positions > GEMM_POSITIONS:
+    input_gemm_pixels(sample, order.channels, &tiling, &positions)
+    if positions > most_gemm_positions(sample):
         why[0] = b"the block that the taps of a tile reach is too large"
         return False
     if positions > sample.taps * tiling_pixels(&tiling):
@@ -44,18 +58,18 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
     """Make the tiles smaller, then the tasks narrower, while there are too few tasks for the threads."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef InputTiles *own = <InputTiles *>blocking.own
-    cdef int64_t pixels = input_gemm_pixels(order.channels), wanted
+    cdef int64_t positions, wanted, pixels = input_gemm_pixels(sample, order.channels, &own.tiling, &positions)
     block_input_columns(sample, order, own)
     own.ordered = part_in_order(sample, order) < 1
-    tile_phases(problem, pixels, GEMM_POSITIONS, &own.tiling)
+    tile_phases(problem, pixels, most_gemm_positions(sample), &own.tiling)
     while threads > 1 and pixels > MIN_TILE_PIXELS and input_tile_tasks(problem, own) < 4 * threads:
         pixels //= 2
-        tile_phases(problem, pixels, GEMM_POSITIONS, &own.tiling)
+        tile_phases(problem, pixels, most_gemm_positions(sample), &own.tiling)
     wanted = (2 if packs_slowly(problem, own.weights.ci.vnni) else 4) * threads
     while threads > 1 and own.task_panels > 1 and input_tile_tasks(problem, own) < wanted:
         own.task_panels = ceil_div(own.task_panels, 2)
-    book_input_tiles(problem, order, own.tiling.samples * halo_positions(sample, own.tiling.extent, GEMM_POSITIONS),
-                     own, blocking)
+    positions = halo_positions(sample, own.tiling.extent, most_gemm_positions(sample))
+    book_input_tiles(problem, order, own.tiling.samples * positions, own, blocking)
 
 
 cdef void plan_input_prefetch(const ConvRun *run, const InputTile *t, const Halo *halo, const Box *block, int64_t co,

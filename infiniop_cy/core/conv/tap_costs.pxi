@@ -225,8 +225,8 @@ cdef double lanes_time(const SampleGeometry *sample) noexcept nogil:
     cdef double products = <double>sample.pixels_in * sample.taps * sample.cin * sample.cout
     cdef double weights = sample.taps * sample.cin * sample.cout, used = lane_channels(sample)
     used /= round_up(lane_channels(sample), sample.lanes)
-    return (products * 0.35 + (sample.pixels_in * sample.cin + sample.pixels_out * sample.cout) * 10.0
-            + weights * 20 / WEIGHT_SAMPLES) / (sample.lanes * used) + 60
+    return (products * 0.35 + (sample.pixels_in * sample.cin + sample.pixels_out * sample.cout) * 4.0
+            + weights * 20) / (sample.lanes * used) + 60
 
 
 cdef bint windows_pay(const SampleGeometry *sample) noexcept nogil:
