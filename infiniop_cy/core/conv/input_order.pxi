@@ -6,6 +6,7 @@ cdef enum:
     MAX_AXIS_RUNS = 7
     MAX_TAP_RUNS = MAX_AXIS_RUNS * MAX_AXIS_RUNS
     MAX_LEFT_TAPS = 128
+    MAX_COUNTED_TAPS = 256  # along one axis, for which has_few_runs looks at all
     SAVED_PIXELS = 64       # put back into their own order at a time
 
 
@@ -107,6 +108,8 @@ cdef bint has_few_runs(const SampleGeometry *sample) noexcept nogil:
         most = 0
         for number in range(sample.axis[d].phases):
             phase = conv_axis_phase(sample.axis[d], number)
+            if phase.taps > MAX_COUNTED_TAPS:  # planning takes no time either
+                return False
             count = axis_runs(sample, &phase, d, 0, phase.size, runs)
             if count == 0:
                 return False

@@ -75,15 +75,16 @@ cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) n
     if halo_positions(sample, tiling.extent, LANE_MAX_POSITIONS) > lane_positions(sample):
         why[0] = b"the block that the taps of a tile reach is too large"
         return False
-    if gaps_fill_lanes(sample, &tiling) and accepts_input_gemm(sample, why):
+    if gaps_fill_lanes(sample, &tiling, 0.4) \
+            or (gaps_fill_lanes(sample, &tiling, 1.2) and accepts_input_gemm(sample, why)):
         why[0] = b"most lanes would hold what lies between the rows of a tile"
         return False
     return True
 
 
-cdef bint gaps_fill_lanes(const SampleGeometry *sample, const Tiling *tiling) noexcept nogil:
+cdef bint gaps_fill_lanes(const SampleGeometry *sample, const Tiling *tiling, double cost) noexcept nogil:
     """Say whether vectors of positions, those between the rows of a tile, too, take longer to multiply than vectors of
-    channels, many of which are empty."""
+    channels, many of which are empty; cost: of one of positions, in those of channels."""
     cdef int64_t grid[3]
     cdef const int64_t *extent = &tiling.extent[0]
     cdef double positions
@@ -93,7 +94,7 @@ cdef bint gaps_fill_lanes(const SampleGeometry *sample, const Tiling *tiling) no
     positions = (<double>(extent[0] - 1) * (extent[1] + halo.extra[1]) + extent[1] - 1) \
         * (extent[2] + halo.extra[2]) + extent[2]
     positions *= count_tiles(tiling, 1, grid) * phase_count(sample)
-    return 0.7 * positions * pixels_rows(sample) > <double>sample.pixels_in * round_up(sample.cin, sample.lanes)
+    return cost * positions * pixels_rows(sample) > <double>sample.pixels_in * round_up(sample.cin, sample.lanes)
 
 
 cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,

@@ -232,4 +232,4 @@ cdef double lanes_time(const SampleGeometry *sample) noexcept nogil:
 cdef bint windows_pay(const SampleGeometry *sample) noexcept nogil:
     """Say whether the output takes less by dot products of windows than by what else accepts it."""
     cdef TapCounts n
-    return sample.pixels_in == 1 or not count_taps(sample, &n) or windows_time(sample) < input_time(sample, &n)
+    return sample.pixels_in == 1 or (count_taps(sample, &n) and windows_time(sample) < input_time(sample, &n))
