@@ -173,8 +173,8 @@ def our_call(case, data, mask):
     grad_output, *operands = data
     if mask is None:
         return lambda: iop.conv(*operands, **case.keywords, out=np.empty_like(grad_output))
-    return lambda: iop.conv_backward(*data, **case.keywords, output_mask=mask, out=tuple(
-        np.empty_like(a) if wanted else None for a, wanted in zip(operands, mask)) + (None,))
+    return lambda: iop.conv_backward(*data, **case.keywords, output_mask=mask, out=(
+        *(np.empty_like(a) if wanted else None for a, wanted in zip(operands, mask)), None))
 
 
 def torch_call(case, tensors, mask):

@@ -141,8 +141,7 @@ void dot(int64_t lines, int64_t length, const void *g_, int64_t g_line, const vo
     }
     constexpr int together = count < 8 ? count : 8;
 #pragma GCC unroll 4
-    for (int r = 0; r + together <= DOT_ROWS; r += together)
-        add_lanes<together>(sum + r, row_count - r, (S *)sums + r);
+    for (int r = 0; r + together <= DOT_ROWS; r += together) add_lanes<together>(sum + r, row_count - r, (S *)sums + r);
 #pragma GCC unroll 4
     for (int r = DOT_ROWS / together * together; r < DOT_ROWS; r++) add_lanes<1>(sum + r, row_count - r, (S *)sums + r);
 }

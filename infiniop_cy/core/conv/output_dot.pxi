@@ -215,7 +215,8 @@ cdef int64_t even_taps(const SampleGeometry *sample, const ConvView *x, int64_t 
     return taps
 
 
-cdef void line_of_channel(const SampleGeometry *sample, const WindowRun *run, int64_t line, int64_t *pixel) noexcept nogil:
+cdef void line_of_channel(const SampleGeometry *sample, const WindowRun *run, int64_t line,
+                          int64_t *pixel) noexcept nogil:
     """Write the input pixel under the first tap of a channel's line for the first window."""
     pixel[0] = run.first[0] + line // sample.axis[1].kernel * sample.axis[0].dilation
     pixel[1] = run.first[1] + line % sample.axis[1].kernel * sample.axis[1].dilation
@@ -302,7 +303,8 @@ cdef void gather_pixels(const ConvRun *run, const DotTask *t, const WindowRun *w
         source = x.data + windows.n * x.n + (t.group * sample.cout + t.line // per_channel) * x.channel \
             + pixel[0] * x.space[0] + pixel[1] * x.space[1] + (pixel[2] + begin * axis.dilation) * x.space[2]
         transpose_to_compute(sample)(source, axis.dilation * x.space[2],
-                                     to + (line * axis.kernel + begin) * item, sample.taps * item, channels, end - begin)
+                                     to + (line * axis.kernel + begin) * item, sample.taps * item, channels,
+                                     end - begin)
 
 
 cdef bint describe_lines(const SampleGeometry *sample, const ConvView *x, TapLine *taps) noexcept nogil:
@@ -324,8 +326,8 @@ cdef bint describe_lines(const SampleGeometry *sample, const ConvView *x, TapLin
 
 cdef void gather_window(const ConvRun *run, const DotTask *t, const WindowRun *windows, TapLine *taps,
                         char *to) noexcept nogil:
-    """Gather the stretch of one window, whose lines are within the image or in padding, as many lines at a time as follow
-    each other."""
+    """Gather the stretch of one window, whose lines are within the image or in padding, as many lines at a time as
+    follow each other."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *x = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef int64_t per_channel = lines_of_channel(sample), line = t.line, end = t.line + t.lines, rows, low, high, k
@@ -436,8 +438,9 @@ cdef void stage_row(const ConvRun *run, const DotTask *t, const char *source, ch
 
 
 cdef const char *weight_rows(const ConvRun *run, DotTask *t, int64_t row, int64_t rows, int64_t *at) noexcept nogil:
-    """Find the stretch of some rows of weights as [channel][tap], in place or staged; at: how many elements each is from
-    the first, the last one again for those that there are not. inf and NaN that might meet padding are replaced."""
+    """Find the stretch of some rows of weights as [channel][tap], in place or staged; at: how many elements each is
+    from the first, the last one again for those that there are not. inf and NaN that might meet padding are
+    replaced."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
     cdef const OutputDot *own = <const OutputDot *>run.blocking.own
