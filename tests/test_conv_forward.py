@@ -146,9 +146,29 @@ def test_16_bit_outputs_are_rounded_once(name, dtype, rng):
         assert (abs(got.astype(float) - exact) <= bound).all(), algorithm
 
 
+# What explain() says of the output, whatever the instruction set and dtype.
+CHOSEN = {"2d-kernel-is-image": "dot", "padded-windows": "dot", "depthwise-multiplied": "multiplied",
+          "depthwise-valid": "depthwise", "tall-image": "gemm"}
+
+
+@for_cpu
+@pytest.mark.parametrize("name", CHOSEN)
+@each_dtype
+def test_chosen_algorithms(name, dtype, rng):
+    if CHOSEN[name] == "dot" and (build_info()["isa"], dtype) == ("generic", "float64"):
+        pytest.skip("vectors of two are not to be filled")
+    x, w, b = make_data(CONV_CASES[name], dtype, rng, bias=False)
+    stride, pairs, dilation, groups = CONV_CASES[name].geometry
+    out = np.empty(CONV_CASES[name].shapes[0], x.dtype)
+    with open_handle() as handle, iop.ConvDescriptor(
+            handle, *describe(out, x, w, b), [p for p, _ in pairs], stride, dilation, groups) as op:
+        amx = build_info()["isa"] == "amx" and CHOSEN[name] == "gemm"
+        assert f"output: {CHOSEN[name]};" in op.explain() or amx, op.explain()
+
+
 # ---- special values
 
-@pytest.mark.parametrize("name", ["1d-dilated", "2d-1x1", "2d-groups", "2d-stride", "3d-everything", "tiny-images",
+@pytest.mark.parametrize("name", ["padded-windows", "depthwise-multiplied", "1d-dilated", "2d-1x1", "2d-groups", "2d-stride", "3d-everything", "tiny-images",
                                   "large-image", "2d-dilated", "depthwise-stride", "far-taps", "parallel-tiny-images"])
 @each_dtype
 def test_inf_and_nan(name, dtype, rng):

@@ -191,6 +191,8 @@ CONV_CASES = {case.name: case for case in (
     ConvCase("parallel-tiny-images", 120, 1, 24, 50, (5, 5), (3, 3), 1, 1),
     ConvCase("parallel-long-kernel", 1, 1, 1, 250, (3000,), (2981,)),  # slabs of the image, segments of a line of taps
     ConvCase("parallel-few-outputs", 2, 1, 1, 200, (60, 60), (57, 58)),
+    ConvCase("padded-windows", 3, 1, 9, 1, (9, 14), (9, 13), 1, 1),  # 3 x 4 outputs of long lines of taps
+    ConvCase("depthwise-multiplied", 2, 9, 9, 27, (7, 8), (3, 2), (1, 2), 1),
     ConvCase("padding-taps", 2, 1, 5, 4, (4, 3), (5, 3), 1, (15, 10), (7, 9)),  # taps at both sides meet only padding
     ConvCase("batch-0", 0, 1, 3, 4, (8, 8), (3, 3), 1, 1),
     ConvCase("no-input-channels", 2, 1, 0, 40, (5, 20), (3, 3), 1, 1),

@@ -7,6 +7,7 @@
 # `sample` is stated with exchanged roles (forward.pxi): cout and size_out are the input's, cin and size_in the
 # output's. A line is all taps along the last axis of one channel.
 cdef enum:
+    OUTPUT_DOT_TERMS = 32           # of a sum, at least
     OUTPUT_DOT_PANEL = 1024         # terms of a panel, but for a channel of more
     OUTPUT_DOT_LINE = 1 << 14       # taps of a line, or of a channel in one panel, at most
     OUTPUT_DOT_WINDOWS = 32         # of a task, at most
@@ -129,7 +130,7 @@ cdef bint lanes_take_groups(const SampleGeometry *sample) noexcept nogil:
 
 
 cdef bint accepts_output_dot(const SampleGeometry *sample, const char **why) noexcept nogil:
-    if sample.pixels_in == 0 or sample.cout * sample.taps < sample.lanes \
+    if sample.pixels_in == 0 or sample.cout * sample.taps < OUTPUT_DOT_TERMS \
             or sample.axis[2].kernel > OUTPUT_DOT_LINE:
         why[0] = b"windows have too few terms, or their lines too many"
         return False
