@@ -3,6 +3,7 @@
 With --size WHEEL: its size and platforms, and what it is made of.
 """
 import pathlib
+import re
 import subprocess
 import sys
 import tarfile
@@ -22,6 +23,18 @@ def missing(names, wanted):
     return sorted(set(wanted) - set(names))
 
 
+def included(files):
+    """The headers of infiniop_cy/kernels that CUDA sources include, and those that these do."""
+    found, files = set(), list(files)
+    while files:
+        for name in re.findall(r'#include "([^"]+)"', files.pop().read_text()):
+            header = CHECKOUT / "infiniop_cy" / "kernels" / name
+            if header.exists() and header not in found:
+                found.add(header)
+                files.append(header)
+    return found
+
+
 def check_wheel(path):
     names = [name for name in zipfile.ZipFile(path).namelist() if not name.endswith("/")]
     for name in names:
@@ -36,9 +49,9 @@ def check_wheel(path):
     absent = missing(names, [f"infiniop_cy/capi/{name}" for name in c_api])
     assert not absent, f"{path.name} lacks {absent}"
     package = CHECKOUT / "infiniop_cy"
-    wanted = [file.relative_to(CHECKOUT).as_posix() for pattern in ("**/*.py", "**/*.pyi", "py.typed", "kernels/*.h")
-              for file in package.glob(pattern)]
-    absent = missing(names, wanted)
+    wanted = {file for pattern in ("**/*.py", "**/*.pyi", "py.typed") for file in package.glob(pattern)}
+    wanted |= included((CHECKOUT / "cuda").iterdir())
+    absent = missing(names, [file.relative_to(CHECKOUT).as_posix() for file in wanted])
     assert not absent, f"{path.name} lacks {absent}; see [tool.setuptools] in pyproject.toml"
     device_sources = missing([name.split("/")[-1] for name in names], [f.name for f in CHECKOUT.glob("cuda/*.cu")])
     assert not device_sources, f"{path.name} lacks {device_sources} of cuda/"
