@@ -169,7 +169,8 @@ def test_chosen_algorithms(name, dtype, rng):
 # ---- special values
 
 @pytest.mark.parametrize("name", ["1d-dilated", "2d-1x1", "2d-groups", "2d-stride", "3d-everything", "tiny-images",
-                                  "padded-windows", "depthwise-multiplied", "large-image", "2d-dilated", "depthwise-stride", "far-taps", "parallel-tiny-images"])
+                                  "padded-windows", "depthwise-multiplied", "large-image", "2d-dilated",
+                                  "depthwise-stride", "far-taps", "parallel-tiny-images"])
 @each_dtype
 def test_inf_and_nan(name, dtype, rng):
     """A sum has the terms that exist: padding is none of them. Integers elsewhere, so that == holds."""
