@@ -229,7 +229,15 @@ cdef double lanes_time(const SampleGeometry *sample) noexcept nogil:
             + weights * 20) / (sample.lanes * used) + 60
 
 
+cdef double classes_time(const SampleGeometry *sample) noexcept nogil:
+    """Estimate what packing the input of a strided output takes more than that of others: rows of each class of taps
+    apart."""
+    cdef int64_t classes = block_classes(sample)
+    return 12.0 * classes * sample.axis[0].size_in * sample.axis[1].size_in * sample.cout if classes > 1 else 0
+
+
 cdef bint windows_pay(const SampleGeometry *sample) noexcept nogil:
     """Say whether the output takes less by dot products of windows than by what else accepts it."""
     cdef TapCounts n
-    return sample.pixels_in == 1 or (count_taps(sample, &n) and windows_time(sample) < input_time(sample, &n))
+    return sample.pixels_in == 1 or (
+        count_taps(sample, &n) and windows_time(sample) < input_time(sample, &n) + classes_time(sample))
