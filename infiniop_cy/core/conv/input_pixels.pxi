@@ -94,7 +94,8 @@ cdef bint gaps_fill_lanes(const SampleGeometry *sample, const Tiling *tiling, do
     positions = (<double>(extent[0] - 1) * (extent[1] + halo.extra[1]) + extent[1] - 1) \
         * (extent[2] + halo.extra[2]) + extent[2]
     positions *= count_tiles(tiling, 1, grid) * phase_count(sample)
-    return cost * positions * pixels_rows(sample) > <double>sample.pixels_in * round_up(sample.cin, sample.lanes)
+    return positions > 1.5 * sample.pixels_in \
+        and cost * positions * pixels_rows(sample) > <double>sample.pixels_in * round_up(sample.cin, sample.lanes)
 
 
 cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
