@@ -275,7 +275,7 @@ struct TapLine { int64_t rows, row_step, taps, tap_step, first, size, pitch; };
 // to[r * to_row + k] = the pixel, widened to the compute type, or 0. `from`: the line's pixel 0. Writes whole vectors:
 // up to one vector less an element past the taps.
 typedef void (*TakeTapsKernel)(const struct TapLine *, const void *from, void *to, int64_t to_row);
-// The pixel += from[r * from_row + k], both of the compute type, in the order of r. `to`: the line's pixel 0, pitch 1;
+// The pixel += from[r * from_row + k], both of the compute type, in the order of k. `to`: the line's pixel 0, pitch 1;
 // up to one vector less an element past the line is read and written as it is. No pixel may hold -0.
 typedef void (*AddTapsKernel)(const struct TapLine *, const void *from, int64_t from_row, void *to);
 // Adds likewise what AddTapsKernel would find in `from`: the sum over channels c of g[r * g_row + c] * w[c * w_row +

@@ -137,13 +137,14 @@ INFINIOP_INLINE __mmask16 lanes_between(int64_t from, int64_t to) {
 template <class V, class Sums> INFINIOP_INLINE void add_windows(const TapLine &line, const Sums &sums, scalar<V> *to) {
     constexpr int64_t count = lanes<V>::count;
     const int64_t begin = line.first < 0 ? 0 : line.first, step = line.row_step, taps = line.taps;
-    int64_t end = line.first + (line.rows - 1) * step + taps, r = 0;
+    int64_t end = line.first + (line.rows - 1) * step + taps, from = 0, to_row = 0;
     if (end > line.size) end = line.size;
     for (int64_t b = begin; b < end; b += count) {
         V sum = load<V>(to + b);
         const int64_t here = end - b < count ? end - b : count;
-        while (r < line.rows && line.first + r * step + taps <= b) r++;
-        for (int64_t i = r; i < line.rows && line.first + i * step < b + here; i++) {
+        while (from < line.rows && line.first + from * step + taps <= b) from++;
+        while (to_row < line.rows && line.first + to_row * step < b + here) to_row++;
+        for (int64_t i = to_row; i-- > from;) {
             const int64_t k = b - line.first - i * step;  // of lane 0
             if (k >= 0 && k + count <= taps && here == count) {
                 sum += sums.whole(i, k);
@@ -163,7 +164,7 @@ template <class V, class Sums> INFINIOP_INLINE void add_rows(const TapLine &line
 #if defined(__AVX512F__)
     if (line.tap_step == 1 && line.rows > 1 && line.row_step < line.taps) return add_windows<V>(line, sums, to_line);
 #endif
-    for (int64_t r = 0; r < line.rows; r++) {
+    for (int64_t r = line.rows; r-- > 0;) {
         const InsideTaps t = inside_taps(line, r);
         scalar<V> *to = to_line + t.at;
         const int64_t n = t.to - t.from;

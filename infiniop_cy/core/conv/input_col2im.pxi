@@ -2,8 +2,8 @@
 # is then added to the pixel that it belongs to. So the cost follows the products that exist: for kernels about as large
 # as the image, and for patches, whose pixels meet one tap each.
 #
-# A pixel's products are added tile of output pixels by tile, then line of taps by line, then output pixel by output
-# pixel. A task has all output pixels that reach its part of the input, so that none of this depends on the parts.
+# A pixel's products are added tile of output pixels by tile, then tap by tap. A task has all output pixels that reach
+# its part of the input, so that none of this depends on the parts.
 cdef enum:
     COL2IM_PLANES = 1 << 17     # pixels of a task, or about
     COL2IM_MAX_PLANE = 1 << 18  # pixels of one channel of a task
@@ -28,6 +28,7 @@ ctypedef struct InputCol2im:
     int64_t blocks      # of ci
     int axis            # the input is cut along it
     int64_t slabs
+    bint channels_last  # as lines of columns are, and sums
 
 
 # A task's part, and where its scratch lies.
@@ -37,6 +38,8 @@ ctypedef struct Col2imTask:
     int64_t low[3]      # input pixels
     int64_t extent[3]
     int64_t plane       # pixels
+    int64_t channel     # how far sums are apart, in elements: of channels, and of pixels along each axis
+    int64_t space[3]
     char *sums
     char *weights
     char *output
@@ -135,18 +138,29 @@ cdef void cut_slabs(const SampleGeometry *sample, int64_t slabs, InputCol2im *ow
         own.slabs = before
 
 
+cdef void cut_slabs_for_tasks(const ConvProblem *problem, int64_t tasks, InputCol2im *own) noexcept nogil:
+    """Cut the image into slabs until there are so many tasks, while that is cheap."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t slabs = own.slabs - 1
+    while slabs < own.slabs and col2im_tasks(problem, own) < tasks:
+        slabs = own.slabs
+        cut_slabs(sample, slabs + 1, own)
+
+
 cdef void block_input_col2im(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                              Blocking *blocking) noexcept nogil:
     """Give a task as many samples as a tile holds, so that weights are read once, and as many channels as fit; fewer
-    channels, then slabs of the image, then fewer samples while there are too few tasks for the threads."""
+    channels, then slabs of the image, then fewer samples while there are too few tasks for the threads. Channels that
+    are lines are not cut but where slabs would cost."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef InputCol2im *own = <InputCol2im *>blocking.own
     cdef Scratch *local = &blocking.local
     cdef int64_t size[3]
-    cdef int64_t least, plane, slabs
+    cdef int64_t least, plane
     output_size(sample, size)
     own.axis, own.slabs = col2im_axis(sample), col2im_slabs(sample)
-    least = min(sample.cin, ceil_div(64, sample.taps))
+    own.channels_last = channels_make_lines(problem, &problem.view[CONV_WEIGHT], &problem.view[CONV_GRAD_INPUT])
+    least = min(sample.cin, max(ceil_div(64, sample.taps), sample.lanes if own.channels_last else 1))
     cut_slabs(sample, ceil_div(min(sample.pixels_in, MAX_CHANNELS) * least, COL2IM_PLANES), own)
     plane = slab_plane(sample, own)
     one_sample_tiling(order.tile, &own.tiling)
@@ -155,14 +169,12 @@ cdef void block_input_col2im(const ConvProblem *problem, const SumOrder *order, 
     own.samples = max(<int64_t>1, own.tiling.samples)
     own.cis = max(<int64_t>1, min(sample.cin, COL2IM_PLANES // (own.samples * plane)))
     least = min(own.cis, least)
+    if threads > 1 and own.channels_last:
+        cut_slabs_for_tasks(problem, 4 * threads, own)
     while threads > 1 and own.cis > least and col2im_tasks(problem, own) < 4 * threads:
         own.cis = ceil_div(own.cis, 2)
-    slabs = own.slabs
-    while threads > 1 and col2im_tasks(problem, own) < threads and own.slabs < sample.axis[own.axis].size_in:
-        own.slabs += 1
-        if not slabs_are_cheap(sample, own):
-            own.slabs = slabs
-            break
+    if threads > 1:
+        cut_slabs_for_tasks(problem, threads, own)
     while threads > 1 and own.samples > 1 and col2im_tasks(problem, own) < threads:
         own.samples = own.tiling.samples = ceil_div(own.samples, 2)
     blocking.tasks = col2im_tasks(problem, own)
@@ -197,7 +209,11 @@ cdef void begin_col2im(const ConvRun *run, int64_t number, char *scratch, Col2im
         t.plane = 0
     t.columns.chunks = 0
     if t.plane and reach_taps(sample, t.low, high, &t.columns.box):
-        cut_chunks(sample, &t.columns)
+        cut_chunks(sample, own.channels_last, &t.columns)
+    t.channel = 1 if own.channels_last else t.plane
+    t.space[2] = t.columns.cis if own.channels_last else 1
+    t.space[1] = t.extent[2] * t.space[2]
+    t.space[0] = t.extent[1] * t.space[1]
     t.sums, t.weights = local_piece(run, COL2IM_SUMS, scratch), local_piece(run, COL2IM_WEIGHTS, scratch)
     t.output, t.products = local_piece(run, COL2IM_OUTPUT, scratch), local_piece(run, COL2IM_PRODUCTS, scratch)
     t.staging = local_piece(run, COL2IM_STAGING, scratch)
@@ -246,7 +262,7 @@ cdef void pack_outputs(const ConvRun *run, Col2imTask *t, const Box *tile, int64
 cdef char *chunk_weights(const ConvProblem *problem, const Col2imTask *t, const Chunk *chunk) noexcept nogil:
     """Find a chunk of the weights of the group's first output channel."""
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
-    return w.data + t.group * problem.sample.cout * w.n + line_offset(&t.columns, w, chunk.line, chunk.tap)
+    return w.data + t.group * problem.sample.cout * w.n + line_offset(&t.columns, w, chunk, chunk.line)
 
 
 cdef bint weights_in_place(const ConvProblem *problem, const Col2imTask *t, const Chunk *chunk,
@@ -294,19 +310,17 @@ cdef void multiply_weights(const ConvRun *run, Col2imTask *t, const Box *tile, i
 
 cdef void add_line(const SampleGeometry *sample, const Col2imTask *t, const Box *tile, const Chunk *chunk, int64_t line,
                    const char *values, bint fused) noexcept nogil:
-    """Add the products of one line of taps, or (fused) of its weights, to the pixels that a tile's output pixels
-    reach."""
+    """Add the products of one line, or (fused) of its weights, to the pixels that a tile's output pixels reach."""
     cdef const ConvAxis *x = &sample.axis[2]
     cdef int64_t n, z, y, iz, iy, ci, item = sample.item, pitch = chunk_pitch(sample), row = 0
     cdef int64_t k[3]
     cdef char *to
     cdef TapLine taps
-    line_taps(&t.columns, line, &ci, k)
-    taps.rows, taps.row_step, taps.taps, taps.tap_step = tile.extent[2], x.stride, chunk.taps, x.dilation
-    if chunk.taps == 1:
-        taps.tap_step = 1
-    taps.first = tile.first[2] * x.stride + chunk.tap * x.dilation - x.before - t.low[2]
-    taps.size, taps.pitch = t.extent[2], 1
+    line_begin(&t.columns, chunk, line, &ci, k)
+    taps.rows, taps.row_step, taps.taps = tile.extent[2], x.stride * t.space[2], chunk.length
+    taps.tap_step = 1 if chunk.length == 1 or t.columns.channels_last else x.dilation
+    taps.first = (tile.first[2] * x.stride + k[2] * x.dilation - x.before - t.low[2]) * t.space[2]
+    taps.size, taps.pitch = t.extent[2] * t.space[2], 1
     for n in range(tile.samples):
         for z in range(tile.extent[0]):
             iz = (tile.first[0] + z) * sample.axis[0].stride + k[0] * sample.axis[0].dilation - sample.axis[0].before \
@@ -314,8 +328,8 @@ cdef void add_line(const SampleGeometry *sample, const Col2imTask *t, const Box 
             for y in range(tile.extent[1]):
                 iy = (tile.first[1] + y) * sample.axis[1].stride + k[1] * sample.axis[1].dilation \
                     - sample.axis[1].before - t.low[1]
-                to = t.sums + ((((tile.n - t.n + n) * t.columns.cis + ci) * t.extent[0] + iz) * t.extent[1] + iy) \
-                    * t.extent[2] * item
+                to = t.sums + ((tile.n - t.n + n) * t.columns.cis * t.plane + ci * t.channel + iz * t.space[0]
+                               + iy * t.space[1]) * item
                 if not (0 <= iz < t.extent[0] and 0 <= iy < t.extent[1]):
                     pass
                 elif fused:
@@ -332,7 +346,7 @@ cdef void add_lines(const SampleGeometry *sample, const Col2imTask *t, const Box
     cdef int64_t i
     for i in range(chunk.lines):
         add_line(sample, t, tile, chunk, chunk.line + i,
-                 (t.weights if fused else t.products) + i * chunk.taps * sample.item, fused)
+                 (t.weights if fused else t.products) + i * chunk.length * sample.item, fused)
 
 
 cdef void add_runs(const SampleGeometry *sample, const Col2imTask *t, const Box *tile,
@@ -345,18 +359,17 @@ cdef void add_runs(const SampleGeometry *sample, const Col2imTask *t, const Box 
     cdef const char *products = t.products
     cdef LineRuns runs
     cdef TapLine taps
-    space[0] = sample.axis[0].dilation * t.extent[1] * t.extent[2]
-    space[1], space[2] = sample.axis[1].dilation * t.extent[2], sample.axis[2].dilation
-    runs = line_runs(&t.columns, chunk, t.plane, space)
+    for d in range(3):
+        space[d] = sample.axis[d].dilation * t.space[d]
+    runs = line_runs(&t.columns, chunk, t.channel, space)
     taps.rows, taps.row_step, taps.pitch = tile.samples, t.columns.cis * t.plane, 1
     taps.tap_step, taps.size = runs.step, t.samples * t.columns.cis * t.plane
     while line < chunk.line + chunk.lines:
-        line_taps(&t.columns, line, &ci, k)
-        k[2] = chunk.tap
+        line_begin(&t.columns, chunk, line, &ci, k)
         lines = lines_of_run(&t.columns, &runs, chunk, line)
-        taps.taps, taps.first = lines * chunk.taps, (tile.n - t.n) * t.columns.cis + ci
+        taps.taps, taps.first = lines * chunk.length, (tile.n - t.n) * t.columns.cis * t.plane + ci * t.channel
         for d in range(3):
-            taps.first = taps.first * t.extent[d] + k[d] * sample.axis[d].dilation - sample.axis[d].before - t.low[d]
+            taps.first += (k[d] * sample.axis[d].dilation - sample.axis[d].before - t.low[d]) * t.space[d]
         kernels.add_taps[sample.compute](&taps, products, chunk_pitch(sample), t.sums)
         products += taps.taps * item
         line += lines
@@ -390,29 +403,34 @@ cdef void add_chunk(const ConvRun *run, Col2imTask *t, const Box *tile, int64_t 
 
 cdef void save_col2im(const ConvRun *run, const Col2imTask *t) noexcept nogil:
     """Save a task's sums, as many at a time as follow each other in grad_input."""
-    cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
-    cdef int64_t count[3]
-    cdef int64_t stride[3]
-    cdef int64_t n, c, z, y, step = out.space[2], run_pixels = t.extent[2], i = 0
+    cdef int64_t count[4]
+    cdef int64_t stride[4]
+    cdef int64_t n, i, j, k, many = 1, step = run.sample.item
     cdef const char *sums = t.sums
-    cdef char *to
-    count[0], count[1], count[2] = t.extent[1], t.extent[0], t.columns.cis
-    stride[0], stride[1], stride[2] = out.space[1], out.space[0], out.channel
-    while i < 3 and (count[i] == 1 or run_pixels == 1 or stride[i] == run_pixels * step):
-        if run_pixels == 1 and count[i] > 1:
-            step = stride[i]
-        run_pixels *= count[i]
-        count[i] = 1
-        i += 1
+    cdef char *first = out.data + (t.group * run.sample.cin + t.columns.ci_from) * out.channel
+    cdef int d, axis = 3
+    if t.columns.channels_last:
+        axis = 0
+    count[axis], stride[axis] = t.columns.cis, out.channel
+    for d in range(3):
+        axis = 3 - d if t.columns.channels_last else 2 - d
+        count[axis], stride[axis] = t.extent[d], out.space[d]
+        first += t.low[d] * out.space[d]
+    axis = 0
+    while axis < 4 and (count[axis] == 1 or many == 1 or stride[axis] == many * step):
+        if many == 1:
+            step = stride[axis]
+        many *= count[axis]
+        count[axis] = 1
+        axis += 1
     for n in range(t.n, t.n + t.samples):
-        for c in range(count[2]):
-            for z in range(count[1]):
-                for y in range(count[0]):
-                    to = out.data + n * out.n + (t.group * sample.cin + t.columns.ci_from + c) * out.channel \
-                        + (t.low[0] + z) * out.space[0] + (t.low[1] + y) * out.space[1] + t.low[2] * out.space[2]
-                    save_row(run.problem, <char *>sums, to, step, run_pixels, t.staging)
-                    sums += run_pixels * sample.item
+        for i in range(count[3]):
+            for j in range(count[2]):
+                for k in range(count[1]):
+                    save_row(run.problem, <char *>sums,
+                             first + n * out.n + i * stride[3] + j * stride[2] + k * stride[1], step, many, t.staging)
+                    sums += many * run.sample.item
 
 
 cdef void input_col2im_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:

@@ -1,8 +1,8 @@
 # What the two algorithms share whose rows are output pixels and whose columns are (ci, tap), as the weights lie: which
 # taps meet the image at all, chunks of columns, and runs of them that lie evenly in memory.
 #
-# A line is all kx of one (ci, kz, ky). A chunk is some lines, or, where kernels are long, a segment of one line that
-# begins at a multiple of its length: so the order in which a pixel's products are added does not depend on chunks.
+# A line is all kx of one (ci, kz, ky), or, where channels lie side by side, all ci of one tap. A chunk is some lines, or
+# a segment of one line that is long. No sum depends on which.
 cdef enum:
     CHUNK_COLUMNS = 512     # (ci, tap) of a chunk, at most, where output pixels are few: weights are read in long rows
     NARROW_COLUMNS = 128    # where they are many: sums stay in the cache
@@ -24,16 +24,18 @@ ctypedef struct TapBox:
 
 ctypedef struct TapColumns:
     TapBox box
-    int64_t ci_from, cis   # input channels of a group
-    int64_t lines          # of one ci
-    int64_t per_chunk      # lines of a chunk
-    int64_t segments       # of a line
+    int64_t ci_from, cis    # input channels of a group
+    bint channels_last      # a line is all ci of one tap
+    int64_t length          # columns of a line
+    int64_t count[3]        # lines, along each axis that they have, the one that runs fastest first
+    int64_t per_chunk       # lines of a chunk
+    int64_t segments        # of a line
     int64_t chunks
 
 
 ctypedef struct Chunk:
-    int64_t line, lines    # over all ci
-    int64_t tap, taps      # kx of each line
+    int64_t line, lines
+    int64_t first, length   # columns of each line
     int64_t columns
 
 
@@ -87,67 +89,96 @@ cdef int64_t chunk_pitch(const SampleGeometry *sample) noexcept nogil:
     return NARROW_PITCH if sample.pixels_out >= NARROW_PIXELS else CHUNK_PITCH
 
 
-cdef void cut_chunks(const SampleGeometry *sample, TapColumns *columns) noexcept nogil:
+cdef bint channels_make_lines(const ConvProblem *problem, const ConvView *w, const ConvView *image) noexcept nogil:
+    """Say whether all ci of a tap are a line: where they lie side by side in the weights and in the image, and are
+    enough, or all taps follow each other."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t item = itemsize_of(sample.dtype)
+    return sample.cin > 1 and (sample.pixels_out == 1 or 2 * sample.cin >= sample.lanes) \
+        and w.channel == item and image.channel == item and image.space[2] >= sample.cin * item \
+        and image.space[2] % item == 0
+
+
+cdef void cut_chunks(const SampleGeometry *sample, bint channels_last, TapColumns *columns) noexcept nogil:
     """Cut the columns of a box, ci_from and cis into chunks."""
     cdef const TapBox *box = &columns.box
-    cdef int64_t most = chunk_columns(sample)
-    columns.lines = box.taps[0] * box.taps[1]
-    columns.per_chunk = columns.segments = 1
-    if sample.axis[2].kernel > most:
-        columns.segments = (box.tap[2] + box.taps[2] - 1) // most - box.tap[2] // most + 1
-    elif box.taps[2]:
-        columns.per_chunk = most // box.taps[2]
-        if columns.per_chunk > columns.lines:
-            columns.per_chunk -= columns.per_chunk % columns.lines  # all taps of some ci
-    columns.chunks = ceil_div(columns.cis * columns.lines, columns.per_chunk) * columns.segments \
-        if box.taps[2] else 0
+    cdef int64_t most = chunk_columns(sample), lines
+    columns.channels_last = channels_last
+    columns.length = columns.cis if channels_last else box.taps[2]
+    columns.count[0] = box.taps[2] if channels_last else box.taps[1]
+    columns.count[1] = box.taps[1] if channels_last else box.taps[0]
+    columns.count[2] = box.taps[0] if channels_last else columns.cis
+    columns.per_chunk, columns.segments = 1, ceil_div(columns.length, most)
+    if columns.segments == 1:
+        columns.per_chunk, lines = most // columns.length, channel_lines(columns)
+        if columns.per_chunk > lines:
+            columns.per_chunk -= columns.per_chunk % lines  # all taps of some ci
+    lines = columns.count[0] * columns.count[1] * columns.count[2]
+    columns.chunks = ceil_div(lines, columns.per_chunk) * columns.segments
+
+
+cdef int64_t channel_lines(const TapColumns *columns) noexcept nogil:
+    """Count the lines along their first two axes: those of one ci, where they are lines of taps."""
+    return columns.count[0] * columns.count[1]
 
 
 cdef void nth_chunk(const SampleGeometry *sample, const TapColumns *columns, int64_t number,
                     Chunk *chunk) noexcept nogil:
     """Make the chunk of that number, which is below columns.chunks."""
-    cdef int64_t first = columns.box.tap[2], last = first + columns.box.taps[2], segment, most = chunk_columns(sample)
+    cdef int64_t most = chunk_columns(sample)
     chunk.line = number // columns.segments * columns.per_chunk
-    chunk.lines = min(columns.per_chunk, columns.cis * columns.lines - chunk.line)
-    if columns.segments > 1:
-        segment = (first // most + number % columns.segments) * most
-        first, last = max(first, segment), min(last, segment + most)
-    chunk.tap, chunk.taps = first, last - first
-    chunk.columns = chunk.lines * chunk.taps
+    chunk.lines = min(columns.per_chunk, channel_lines(columns) * columns.count[2] - chunk.line)
+    chunk.first = number % columns.segments * most
+    chunk.length = min(columns.length - chunk.first, most)
+    chunk.columns = chunk.lines * chunk.length
 
 
-cdef void line_taps(const TapColumns *columns, int64_t line, int64_t *ci, int64_t *k) noexcept nogil:
-    """Write the ci of a line and its tap along the first two axes."""
-    ci[0] = line // columns.lines
-    k[0] = columns.box.tap[0] + line % columns.lines // columns.box.taps[1]
-    k[1] = columns.box.tap[1] + line % columns.box.taps[1]
+cdef void line_begin(const TapColumns *columns, const Chunk *chunk, int64_t line, int64_t *ci,
+                     int64_t *k) noexcept nogil:
+    """Write the ci, of those from ci_from on, and the tap of the chunk's first column of a line."""
+    cdef int64_t at[3]
+    cdef int d
+    at[0], at[1] = line % columns.count[0], line // columns.count[0] % columns.count[1]
+    at[2] = line // channel_lines(columns)
+    if columns.channels_last:
+        ci[0], k[0], k[1], k[2] = chunk.first, at[2], at[1], at[0]
+    else:
+        ci[0], k[0], k[1], k[2] = at[2], at[1], at[0], chunk.first
+    for d in range(3):
+        k[d] += columns.box.tap[d]
 
 
-cdef int64_t line_offset(const TapColumns *columns, const ConvView *w, int64_t line, int64_t tap) noexcept nogil:
-    """Count the bytes from an output channel's first weight to those of a line from that tap on."""
+cdef int64_t line_offset(const TapColumns *columns, const ConvView *w, const Chunk *chunk,
+                         int64_t line) noexcept nogil:
+    """Count the bytes from an output channel's first weight to the chunk's first of a line."""
     cdef int64_t ci
     cdef int64_t k[3]
-    line_taps(columns, line, &ci, k)
-    return (columns.ci_from + ci) * w.channel + k[0] * w.space[0] + k[1] * w.space[1] + tap * w.space[2]
+    line_begin(columns, chunk, line, &ci, k)
+    return (columns.ci_from + ci) * w.channel + k[0] * w.space[0] + k[1] * w.space[1] + k[2] * w.space[2]
+
+
+cdef int64_t column_step(const TapColumns *columns, int64_t channel, const int64_t *space) noexcept nogil:
+    """Return how far columns of a line are apart where channels are `channel` and taps `space` apart."""
+    return channel if columns.channels_last else space[2]
 
 
 cdef LineRuns line_runs(const TapColumns *columns, const Chunk *chunk, int64_t channel, const int64_t *space) noexcept \
         nogil:
     """Find how many lines follow each other where channels are `channel` and taps `space` apart along each axis."""
     cdef LineRuns runs
-    cdef int64_t count[3]
     cdef int64_t stride[3]
-    cdef int64_t n = chunk.taps
-    count[0], count[1], count[2] = columns.box.taps[1], columns.box.taps[0], columns.cis
+    cdef int64_t n = chunk.length
     stride[0], stride[1], stride[2] = space[1], space[0], channel
-    runs.level, runs.step = 0, space[2]
+    if columns.channels_last:
+        stride[0], stride[1], stride[2] = space[2], space[1], space[0]
+    runs.level, runs.step = 0, column_step(columns, channel, space)
     while runs.level < 3:
-        if count[runs.level] > 1:
+        if columns.count[runs.level] > 1:
             if columns.segments > 1 or (n > 1 and stride[runs.level] != n * runs.step):
                 break
             if n == 1:
                 runs.step = stride[runs.level]
-            n *= count[runs.level]
+            n *= columns.count[runs.level]
         runs.level += 1
     return runs
 
@@ -159,15 +190,17 @@ cdef int64_t lines_of_run(const TapColumns *columns, const LineRuns *runs, const
     if runs.level == 0:
         return 1
     if runs.level == 1:
-        return min(left, columns.box.taps[1] - line % columns.box.taps[1])
-    return left if runs.level == 3 else min(left, columns.lines - line % columns.lines)
+        return min(left, columns.count[0] - line % columns.count[0])
+    return left if runs.level == 3 else min(left, channel_lines(columns) - line % channel_lines(columns))
 
 
 cdef bint has_whole_channels(const ConvProblem *problem, const ConvView *w, const TapColumns *columns,
                              const Chunk *chunk) noexcept nogil:
-    """Say whether a chunk has all taps of its ci, several of both, in weights whose ci lie side by side."""
-    return columns.lines * chunk.taps > 1 and w.channel == itemsize_of(problem.sample.dtype) \
-        and chunk.lines % columns.lines == 0 and chunk.line % columns.lines == 0 and chunk.lines > columns.lines
+    """Say whether a chunk of lines of taps has all of its ci, several of both, in weights whose ci lie side by
+    side."""
+    cdef int64_t lines = channel_lines(columns)
+    return not columns.channels_last and lines * chunk.length > 1 and w.channel == itemsize_of(problem.sample.dtype) \
+        and chunk.lines % lines == 0 and chunk.line % lines == 0 and chunk.lines > lines
 
 
 cdef void move_channels(const ConvProblem *problem, const ConvView *w, const TapColumns *columns, const Chunk *chunk,
@@ -175,14 +208,15 @@ cdef void move_channels(const ConvProblem *problem, const ConvView *w, const Tap
     """Do what move_columns does tap by tap, ci side by side."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef char staged[CHUNK_COLUMNS * 8]
-    cdef int64_t taps = columns.lines * chunk.taps, cis = chunk.lines // columns.lines, co, tap, item = sample.item
+    cdef int64_t cis = chunk.lines // channel_lines(columns), taps = chunk.columns // cis, co, tap, item = sample.item
     cdef char *at
+    cdef Chunk tap_of_line = chunk[0]
     for co in range(channels):
         if not loading:
             kernels.transpose[sample.compute](values, taps * item, staged, cis * item, taps, cis)
         for tap in range(taps):
-            at = w.data + (channel + co) * w.n + line_offset(columns, w, chunk.line + tap // chunk.taps,
-                                                             chunk.tap + tap % chunk.taps)
+            tap_of_line.first = chunk.first + tap % chunk.length
+            at = w.data + (channel + co) * w.n + line_offset(columns, w, &tap_of_line, chunk.line + tap // chunk.length)
             if loading:
                 problem.load(at, w.channel, staged + tap * cis * item, item, cis)
             else:
@@ -205,8 +239,8 @@ cdef void move_columns(const ConvProblem *problem, const ConvView *w, const TapC
         return
     while line < chunk.line + chunk.lines:
         lines = lines_of_run(columns, &runs, chunk, line)
-        count = lines * chunk.taps
-        at = w.data + channel * w.n + line_offset(columns, w, line, chunk.tap)
+        count = lines * chunk.length
+        at = w.data + channel * w.n + line_offset(columns, w, chunk, line)
         for co in range(channels):
             if loading:
                 problem.load(at + co * w.n, runs.step, values + co * pitch, sample.item, count)

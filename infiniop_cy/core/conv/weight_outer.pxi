@@ -52,14 +52,15 @@ cdef bint accepts_weight_outer(const SampleGeometry *sample, const char **why) n
     return True
 
 
-cdef void all_columns(const SampleGeometry *sample, TapColumns *columns) noexcept nogil:
+cdef void all_columns(const ConvProblem *problem, TapColumns *columns) noexcept nogil:
     """Make the columns of all ci and taps."""
+    cdef const SampleGeometry *sample = &problem.sample
     cdef int d
     columns.ci_from, columns.cis = 0, sample.cin
     for d in range(3):
         columns.box.tap[d] = columns.box.output[d] = 0
         columns.box.taps[d], columns.box.outputs[d] = sample.axis[d].kernel, sample.axis[d].size_out
-    cut_chunks(sample, columns)
+    cut_chunks(sample, channels_make_lines(problem, &problem.view[CONV_GRAD_WEIGHT], &problem.view[CONV_INPUT]), columns)
 
 
 cdef bint only_inside(const SampleGeometry *sample) noexcept nogil:
@@ -77,7 +78,7 @@ cdef void block_weight_outer(const ConvProblem *problem, const SumOrder *order, 
     cdef Scratch *local = &blocking.local
     cdef int64_t size[3]
     cdef TapColumns columns
-    all_columns(sample, &columns)
+    all_columns(problem, &columns)
     output_size(sample, size)
     one_sample_tiling(order.tile, &own.tiling)
     if order.accumulate:
@@ -102,7 +103,7 @@ cdef void begin_outer(const ConvRun *run, int64_t number, char *scratch, OuterTa
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightOuter *own = <const WeightOuter *>run.blocking.own
     cdef int64_t i
-    all_columns(sample, &t.columns)
+    all_columns(run.problem, &t.columns)
     t.part = number % own.parts
     t.chunk, t.chunks = t.part * own.chunks, min(own.chunks, t.columns.chunks - t.part * own.chunks)
     number //= own.parts
@@ -119,22 +120,23 @@ cdef void begin_outer(const ConvRun *run, int64_t number, char *scratch, OuterTa
 
 cdef void take_line(const ConvProblem *problem, const OuterTask *t, const Box *tile, const Chunk *chunk, int64_t line,
                     char *to) noexcept nogil:
-    """Pack the input under one line of taps by a tile's output pixels, rows chunk_pitch elements apart."""
+    """Pack the input under one line by a tile's output pixels, rows chunk_pitch elements apart."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *input = &problem.view[CONV_INPUT]
     cdef const ConvAxis *x = &sample.axis[2]
-    cdef int64_t n, z, y, ci
+    cdef int64_t n, z, y, ci, pixel = 1
     cdef int64_t k[3]
     cdef int64_t i[3]
     cdef TapLine taps
     cdef char *plane
     cdef char *source
-    line_taps(&t.columns, line, &ci, k)
-    taps.rows, taps.row_step, taps.taps, taps.tap_step = tile.extent[2], x.stride, chunk.taps, x.dilation
-    if chunk.taps == 1:
-        taps.tap_step = 1
-    taps.first = tile.first[2] * x.stride + chunk.tap * x.dilation - x.before
-    taps.pitch = input.space[2] // itemsize_of(sample.dtype)
+    line_begin(&t.columns, chunk, line, &ci, k)
+    taps.taps, taps.pitch = chunk.length, input.space[2] // itemsize_of(sample.dtype)
+    taps.tap_step = 1 if chunk.length == 1 or t.columns.channels_last else x.dilation
+    if t.columns.channels_last:
+        pixel, taps.pitch = taps.pitch, 1
+    taps.rows, taps.row_step = tile.extent[2], x.stride * pixel
+    taps.first = (tile.first[2] * x.stride + k[2] * x.dilation - x.before) * pixel
     for n in range(tile.n, tile.n + tile.samples):
         plane = input.data + n * input.n + (t.group * sample.cin + ci) * input.channel
         for z in range(tile.extent[0]):
@@ -144,7 +146,7 @@ cdef void take_line(const ConvProblem *problem, const OuterTask *t, const Box *t
                     - sample.axis[1].before
                 source, taps.size = plane, 0  # of padding
                 if 0 <= i[0] < sample.axis[0].size_in and 0 <= i[1] < sample.axis[1].size_in:
-                    source, taps.size = plane + i[0] * input.space[0] + i[1] * input.space[1], x.size_in
+                    source, taps.size = plane + i[0] * input.space[0] + i[1] * input.space[1], x.size_in * pixel
                 kernels.take_taps[sample.dtype](&taps, source, to, chunk_pitch(sample))
                 to += tile.extent[2] * chunk_pitch(sample) * sample.item
 
@@ -162,16 +164,15 @@ cdef void take_runs(const ConvProblem *problem, const OuterTask *t, const Box *t
         space[d] = sample.axis[d].dilation * input.space[d]
     runs = line_runs(&t.columns, chunk, input.channel, space)
     while line < chunk.line + chunk.lines:
-        line_taps(&t.columns, line, &ci, k)
-        k[2] = chunk.tap
+        line_begin(&t.columns, chunk, line, &ci, k)
         lines = lines_of_run(&t.columns, &runs, chunk, line)
         from_pixel = input.data + (t.group * sample.cin + ci) * input.channel
         for d in range(3):
             from_pixel += (k[d] * sample.axis[d].dilation - sample.axis[d].before) * input.space[d]
         for n in range(tile.samples):
             problem.load(from_pixel + (tile.n + n) * input.n, runs.step,
-                         t.input + (n * chunk_pitch(sample) + column) * sample.item, sample.item, lines * chunk.taps)
-        column += lines * chunk.taps
+                         t.input + (n * chunk_pitch(sample) + column) * sample.item, sample.item, lines * chunk.length)
+        column += lines * chunk.length
         line += lines
 
 
@@ -183,7 +184,7 @@ cdef void pack_chunk(const ConvProblem *problem, OuterTask *t, const Box *tile, 
         take_runs(problem, t, tile, chunk)
     else:
         for i in range(chunk.lines):
-            take_line(problem, t, tile, chunk, chunk.line + i, t.input + i * chunk.taps * sample.item)
+            take_line(problem, t, tile, chunk, chunk.line + i, t.input + i * chunk.length * sample.item)
     zero_columns(sample, chunk.columns, columns_packed(sample, chunk.columns), box_positions(tile), t.input)
 
 
