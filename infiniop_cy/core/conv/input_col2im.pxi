@@ -156,18 +156,23 @@ cdef void block_input_col2im(const ConvProblem *problem, const SumOrder *order, 
     cdef InputCol2im *own = <InputCol2im *>blocking.own
     cdef Scratch *local = &blocking.local
     cdef int64_t size[3]
-    cdef int64_t least, plane
+    cdef int64_t least, plane, samples
     output_size(sample, size)
     own.axis, own.slabs = col2im_axis(sample), col2im_slabs(sample)
     own.channels_last = channels_make_lines(problem, &problem.view[CONV_WEIGHT], &problem.view[CONV_GRAD_INPUT])
     least = min(sample.cin, max(ceil_div(64, sample.taps), sample.lanes if own.channels_last else 1))
-    cut_slabs(sample, ceil_div(min(sample.pixels_in, MAX_CHANNELS) * least, COL2IM_PLANES), own)
-    plane = slab_plane(sample, own)
     one_sample_tiling(order.tile, &own.tiling)
-    join_samples(size, problem.batch, min(CHUNK_ROWS // max(<int64_t>1, tiling_pixels(&own.tiling)),
-                                          COL2IM_PLANES // plane), &own.tiling)
-    own.samples = max(<int64_t>1, own.tiling.samples)
+    join_samples(size, problem.batch, CHUNK_ROWS // max(<int64_t>1, tiling_pixels(&own.tiling)), &own.tiling)
+    samples, plane = max(<int64_t>1, own.tiling.samples), min(sample.pixels_in, MAX_CHANNELS)
+    if own.channels_last:
+        cut_slabs(sample, ceil_div(samples * plane * sample.cin, COL2IM_PLANES), own)
+    cut_slabs(sample, ceil_div(plane * (sample.cin if own.channels_last else least), COL2IM_PLANES), own)
+    plane = slab_plane(sample, own)
+    own.samples = own.tiling.samples = max(<int64_t>1, min(samples, COL2IM_PLANES // (
+        plane * (least if own.channels_last else 1))))
     own.cis = max(<int64_t>1, min(sample.cin, COL2IM_PLANES // (own.samples * plane)))
+    if own.channels_last and 2 * own.cis > sample.cin:
+        own.cis = sample.cin
     least = min(own.cis, least)
     if threads > 1 and own.channels_last:
         cut_slabs_for_tasks(problem, 4 * threads, own)
