@@ -450,7 +450,7 @@ CHOSEN = {"2d-depthwise": ("depthwise", "depthwise"), "depthwise-3d": ("depthwis
           "few-channels": ("pixels", None), "few-channels-stride": ("pixels", "dot"), "far-taps": ("taps", "im2col"),
           "tall-image": ("gemm", "gemm"), "channels-over-tasks": ("gemm", "gemm"),
           "parallel-tiny-images": ("gemm", "gemm"), "2d-kernel-is-image": ("col2im", "outer"),
-          "2d-stride-over-kernel": ("col2im", "outer")}
+          "2d-stride-over-kernel": ("col2im", None)}
 CHOSEN_FOR_AMX = {name: ("amx", "amx") for name in (
     "tall-image", "channels-over-tasks", "parallel-tiny-images", "wide-3d")} | {
         "few-inputs-stride": ("amx_fused", "amx_fused")}
@@ -490,6 +490,14 @@ def test_padding_is_not_most_of_the_work(case, dtype, rng, on_gpu):
     if on_gpu:
         pytest.skip("the algorithms are the CPU's")
     check_chosen(case, dtype, ("col2im", None if case.groups == 1 else "outer"), rng)
+
+
+def test_lanes_are_not_filled_with_padding(rng, on_gpu):
+    """A long kernel of few output channels, nearly as large as the image along each axis."""
+    if on_gpu:
+        pytest.skip("the algorithms are the CPU's")
+    check_chosen(ConvCase("padded-lanes", 2, 1, 59, 3, (19, 19, 19), (9, 19, 5), stride=(1, 2, 1)), "float32",
+                 ("taps", "gemm"), rng)
 
 
 @pytest.mark.parametrize("name", CHOSEN_FOR_AMX)

@@ -79,6 +79,9 @@ cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) n
             or (gaps_fill_lanes(sample, &tiling, 1.2) and accepts_input_gemm(sample, why)):
         why[0] = b"most lanes would hold what lies between the rows of a tile"
         return False
+    if padding_fills_lanes(sample):
+        why[0] = b"most lanes would meet nothing but padding"
+        return False
     return True
 
 

@@ -5,7 +5,7 @@
 # (algorithm.pxi).
 cdef enum:
     WEIGHT_SAMPLES = 8
-    DOT_CHANNELS = 4   # output channels; dot products of fewer always take less
+    FEW_OUTPUTS = 16   # output channels, with fewer of which what a tap's row of pixels takes besides them is felt
 
 
 cdef double products_by_phases(const SampleGeometry *sample) noexcept nogil:
@@ -71,6 +71,12 @@ cdef double taps_time(const SampleGeometry *sample) noexcept nogil:
 cdef bint padding_costs_more(const SampleGeometry *sample) noexcept nogil:
     """Say whether grad_input would multiply so much padding that taps one by one take less."""
     return taps_time(sample) < 0.75 * multiply_adds(sample, products_by_phases(sample)) * left_products(sample)
+
+
+cdef bint padding_fills_lanes(const SampleGeometry *sample) noexcept nogil:
+    """Say whether pixels in lanes would be multiplied with so much padding that taps one by one take less."""
+    cdef double time = products_by_phases(sample) * sample.cin / sample.lanes * 0.42
+    return taps_time(sample) < 0.75 * time
 
 
 cdef bint gaps_cost_more(const SampleGeometry *sample) noexcept nogil:
@@ -139,7 +145,7 @@ cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcep
     if accepts_input_gemm(sample, &why):
         return n.products * left_products(sample) * n.vectors * n.cout * (0.11 if bfloat16_dot2(sample) else 0.22) \
             + packed * 0.2 + n.image * 17 + n.pieces * n.cin * 9 + n.phases * n.vectors * 70 + weights * 12
-    if sample.forward:
+    if sample.forward or n.cout < FEW_OUTPUTS:
         rows = existing_products(sample, 2) * sample.axis[2].kernel
     return products * n.cout * (n.vectors * 0.22 + 0.5) + rows * (60 + 4 * n.cout) + n.image * 17 \
         + n.pieces * n.cin * 32 + n.phases * n.vectors * 70 + weights * 21 + n.taps * (250 if sample.forward else 1000)
@@ -172,14 +178,14 @@ cdef double weight_gemm_time(const SampleGeometry *sample, const TapCounts *n) n
     """Estimate grad_weight:gemm."""
     cdef double rows = n.cin * sample.taps
     return rows * n.pixels * ceil_div(sample.cout, sample.lanes) * 0.23 + n.pixels * n.cout * 0.6 + n.packed * 9 \
-        + rows * (n.cout * 0.8 / WEIGHT_SAMPLES + n.rows * 0.7) + 130
+        + rows * (n.cout * 0.8 / WEIGHT_SAMPLES + n.rows * 0.7 + (3 if n.cout < FEW_OUTPUTS else 0)) + 130
 
 
 cdef bint dot_products_pay(const SampleGeometry *sample) noexcept nogil:
     """Say whether grad_weight takes less by dot products than by gemm, or about as little."""
     cdef const char *why
     cdef TapCounts n
-    return sample.cout < DOT_CHANNELS or not count_taps(sample, &n) \
+    return not count_taps(sample, &n) \
         or not accepts_weight_gemm(sample, &why) or weight_dot_time(sample, &n) < 1.2 * weight_gemm_time(sample, &n)
 
 
