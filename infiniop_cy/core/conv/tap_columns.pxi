@@ -1,8 +1,8 @@
 # What the two algorithms share whose rows are output pixels and whose columns are (ci, tap), as the weights lie: which
 # taps meet the image at all, chunks of columns, and runs of them that lie evenly in memory.
 #
-# A line is all kx of one (ci, kz, ky), or, where channels lie side by side, all ci of one tap. A chunk is some lines, or
-# a segment of one line that is long. No sum depends on which.
+# A line is all kx of one (ci, kz, ky), or, where channels lie side by side, all ci of one tap. A chunk is some lines,
+# or a segment of one line that is long. No sum depends on which.
 cdef enum:
     CHUNK_COLUMNS = 512     # (ci, tap) of a chunk, at most, where output pixels are few: weights are read in long rows
     NARROW_COLUMNS = 128    # where they are many: sums stay in the cache
