@@ -12,6 +12,7 @@ cdef enum:
     CHUNK_CHANNELS = 128    # output channels of a panel
     CHUNK_ROWS = 192        # output pixels of a tile
     OUTPUT_PITCH = 144      # elements from pixel to pixel of packed grad_output
+    NEAR_PIXELS = 1 << 20   # bytes from pixel to pixel, at most, by which positions outside of an image are counted, too
 
 
 # The taps that lead from any output pixel to a box of the input, and those output pixels.
@@ -96,7 +97,7 @@ cdef bint channels_make_lines(const ConvProblem *problem, const ConvView *w, con
     cdef int64_t item = itemsize_of(sample.dtype)
     return sample.cin > 1 and (sample.pixels_out == 1 or 2 * sample.cin >= sample.lanes) \
         and w.channel == item and image.channel == item and image.space[2] >= sample.cin * item \
-        and image.space[2] % item == 0
+        and image.space[2] % item == 0 and image.space[2] <= NEAR_PIXELS
 
 
 cdef void cut_chunks(const SampleGeometry *sample, bint channels_last, TapColumns *columns) noexcept nogil:
@@ -157,21 +158,16 @@ cdef int64_t line_offset(const TapColumns *columns, const ConvView *w, const Chu
     return (columns.ci_from + ci) * w.channel + k[0] * w.space[0] + k[1] * w.space[1] + k[2] * w.space[2]
 
 
-cdef int64_t column_step(const TapColumns *columns, int64_t channel, const int64_t *space) noexcept nogil:
-    """Return how far columns of a line are apart where channels are `channel` and taps `space` apart."""
-    return channel if columns.channels_last else space[2]
-
-
 cdef LineRuns line_runs(const TapColumns *columns, const Chunk *chunk, int64_t channel, const int64_t *space) noexcept \
         nogil:
     """Find how many lines follow each other where channels are `channel` and taps `space` apart along each axis."""
     cdef LineRuns runs
     cdef int64_t stride[3]
     cdef int64_t n = chunk.length
+    runs.level, runs.step = 0, space[2]
     stride[0], stride[1], stride[2] = space[1], space[0], channel
     if columns.channels_last:
-        stride[0], stride[1], stride[2] = space[2], space[1], space[0]
-    runs.level, runs.step = 0, column_step(columns, channel, space)
+        runs.step, stride[0], stride[1], stride[2] = channel, space[2], space[1], space[0]
     while runs.level < 3:
         if columns.count[runs.level] > 1:
             if columns.segments > 1 or (n > 1 and stride[runs.level] != n * runs.step):
