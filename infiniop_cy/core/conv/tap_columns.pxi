@@ -12,7 +12,7 @@ cdef enum:
     CHUNK_CHANNELS = 128    # output channels of a panel
     CHUNK_ROWS = 192        # output pixels of a tile
     OUTPUT_PITCH = 144      # elements from pixel to pixel of packed grad_output
-    NEAR_PIXELS = 1 << 20   # bytes from pixel to pixel, at most, by which positions outside of an image are counted, too
+    NEAR_PIXELS = 1 << 20   # bytes from pixel to pixel, at most, by which pixels outside of the image are counted, too
 
 
 # The taps that lead from any output pixel to a box of the input, and those output pixels.
