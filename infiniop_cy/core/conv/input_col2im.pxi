@@ -212,9 +212,9 @@ cdef void begin_col2im(const ConvRun *run, int64_t number, char *scratch, Col2im
         t.plane *= t.extent[d]
     if t.samples == 0:
         t.plane = 0
-    t.columns.chunks = 0
+    t.columns.chunks, t.columns.channels_last = 0, own.channels_last
     if t.plane and reach_taps(sample, t.low, high, &t.columns.box):
-        cut_chunks(sample, own.channels_last, &t.columns)
+        cut_chunks(sample, &t.columns)
     t.channel = 1 if own.channels_last else t.plane
     t.space[2] = t.columns.cis if own.channels_last else 1
     t.space[1] = t.extent[2] * t.space[2]

@@ -100,11 +100,11 @@ cdef bint channels_make_lines(const ConvProblem *problem, const ConvView *w, con
         and image.space[2] % item == 0 and image.space[2] <= NEAR_PIXELS
 
 
-cdef void cut_chunks(const SampleGeometry *sample, bint channels_last, TapColumns *columns) noexcept nogil:
-    """Cut the columns of a box, ci_from and cis into chunks."""
+cdef void cut_chunks(const SampleGeometry *sample, TapColumns *columns) noexcept nogil:
+    """Cut the columns of a box, ci_from, cis and channels_last into chunks."""
     cdef const TapBox *box = &columns.box
     cdef int64_t most = chunk_columns(sample), lines
-    columns.channels_last = channels_last
+    cdef bint channels_last = columns.channels_last
     columns.length = columns.cis if channels_last else box.taps[2]
     columns.count[0] = box.taps[2] if channels_last else box.taps[1]
     columns.count[1] = box.taps[1] if channels_last else box.taps[0]

@@ -60,8 +60,8 @@ cdef void all_columns(const ConvProblem *problem, TapColumns *columns) noexcept 
     for d in range(3):
         columns.box.tap[d] = columns.box.output[d] = 0
         columns.box.taps[d], columns.box.outputs[d] = sample.axis[d].kernel, sample.axis[d].size_out
-    cut_chunks(sample, channels_make_lines(problem, &problem.view[CONV_GRAD_WEIGHT], &problem.view[CONV_INPUT]),
-               columns)
+    columns.channels_last = channels_make_lines(problem, &problem.view[CONV_GRAD_WEIGHT], &problem.view[CONV_INPUT])
+    cut_chunks(sample, columns)
 
 
 cdef bint only_inside(const SampleGeometry *sample) noexcept nogil:
