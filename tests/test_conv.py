@@ -450,7 +450,7 @@ CHOSEN = {"2d-depthwise": ("depthwise", "depthwise"), "depthwise-3d": ("depthwis
           "few-channels": ("pixels", None), "few-channels-stride": ("pixels", "dot"), "far-taps": ("taps", "im2col"),
           "tall-image": ("gemm", "gemm"), "channels-over-tasks": ("gemm", "gemm"),
           "parallel-tiny-images": ("gemm", "gemm"), "2d-kernel-is-image": ("col2im", "outer"),
-          "2d-stride-over-kernel": ("col2im", None)}
+          "2d-stride-over-kernel": ("col2im", "outer")}
 CHOSEN_FOR_AMX = {name: ("amx", "amx") for name in (
     "tall-image", "channels-over-tasks", "parallel-tiny-images", "wide-3d")} | {
         "few-inputs-stride": ("amx_fused", "amx_fused")}
@@ -481,7 +481,10 @@ def test_chosen_algorithms(name, dtype, rng, on_gpu):
     if split or short_vectors:
         pytest.skip("as they are measured to pay")
     by_amx = (dtype, ISA) == ("bfloat16", "amx")
-    check_chosen(CONV_CASES[name], dtype, (CHOSEN | CHOSEN_FOR_AMX if by_amx else CHOSEN)[name], rng)
+    expected = (CHOSEN | CHOSEN_FOR_AMX if by_amx else CHOSEN)[name]
+    if name == "2d-stride-over-kernel" and dtype == "bfloat16" and ISA in ("avx512", "amx"):
+        expected = "col2im", None  # gemm where pairs of bfloat16 are multiplied at once, which not every such CPU does
+    check_chosen(CONV_CASES[name], dtype, expected, rng)
 
 
 @pytest.mark.parametrize("case", MOSTLY_PADDING, ids=str)

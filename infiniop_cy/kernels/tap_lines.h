@@ -137,14 +137,14 @@ INFINIOP_INLINE __mmask16 lanes_between(int64_t from, int64_t to) {
 template <class V, class Sums> INFINIOP_INLINE void add_windows(const TapLine &line, const Sums &sums, scalar<V> *to) {
     constexpr int64_t count = lanes<V>::count;
     const int64_t begin = line.first < 0 ? 0 : line.first, step = line.row_step, taps = line.taps;
-    int64_t end = line.first + (line.rows - 1) * step + taps, from = 0, to_row = 0;
+    int64_t end = line.first + (line.rows - 1) * step + taps, from_row = 0, to_row = 0;
     if (end > line.size) end = line.size;
     for (int64_t b = begin; b < end; b += count) {
         V sum = load<V>(to + b);
         const int64_t here = end - b < count ? end - b : count;
-        while (from < line.rows && line.first + from * step + taps <= b) from++;
+        while (from_row < line.rows && line.first + from_row * step + taps <= b) from_row++;
         while (to_row < line.rows && line.first + to_row * step < b + here) to_row++;
-        for (int64_t i = to_row; i-- > from;) {
+        for (int64_t i = to_row; i-- > from_row;) {
             const int64_t k = b - line.first - i * step;  // of lane 0
             if (k >= 0 && k + count <= taps && here == count) {
                 sum += sums.whole(i, k);
@@ -158,6 +158,7 @@ template <class V, class Sums> INFINIOP_INLINE void add_windows(const TapLine &l
 }
 #endif
 
+// From the last row to the first, so that each pixel meets the taps from the first to the last.
 template <class V, class Sums> INFINIOP_INLINE void add_rows(const TapLine &line, const Sums &sums,
                                                              scalar<V> *to_line) {
     constexpr int count = lanes<V>::count;
