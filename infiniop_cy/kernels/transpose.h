@@ -24,16 +24,18 @@ template <int first, class V, int... i> INFINIOP_INLINE V zip(V a, V b, indices<
 #endif
 }
 
-// A square of n vectors of n elements: log2(n) rounds, each interleaving the first half with the second.
+// A square of n vectors of n elements: log2(n) rounds, each interleaving the first half with the second. Of fewer
+// vectors than each has elements, n, a power of two: n elements of one after those of the other.
 template <int n, class V> INFINIOP_INLINE void transpose_square(V *rows) {
-    typedef typename make_indices<n>::type all;
+    constexpr int elements = vector_bytes / sizeof(V{}[0]);
+    typedef typename make_indices<elements>::type all;
 #pragma GCC unroll 4
     for (int round = 1; round < n; round *= 2) {
         V next[n];
 #pragma GCC unroll 8
         for (int i = 0; i < n / 2; i++) {
             next[2 * i] = zip<0>(rows[i], rows[i + n / 2], all{});
-            next[2 * i + 1] = zip<n / 2>(rows[i], rows[i + n / 2], all{});
+            next[2 * i + 1] = zip<elements / 2>(rows[i], rows[i + n / 2], all{});
         }
 #pragma GCC unroll 16
         for (int i = 0; i < n; i++) rows[i] = next[i];
@@ -69,6 +71,18 @@ template <class V> INFINIOP_INLINE void store_some(char *p, V v, int n) {
 #endif
 }
 
+// n elements of a vector from element `first` on, which is known when this is compiled.
+template <class V> INFINIOP_INLINE void store_piece(char *p, V v, int first, int n) {
+#if defined(__AVX512F__)
+    p -= first * sizeof(v[0]);
+    if constexpr (sizeof(v[0]) == 4) _mm512_mask_storeu_epi32(p, __mmask16(((1u << n) - 1) << first), (__m512i)v);
+    else _mm512_mask_storeu_epi64(p, __mmask8(((1u << n) - 1) << first), (__m512i)v);
+#else
+    for (int i = 0; i < n; i++)
+        __builtin_memcpy(p + i * sizeof(v[0]), (char *)&v + (first + i) * sizeof(v[0]), sizeof(v[0]));
+#endif
+}
+
 // One square: row r of `to` is element r of each column of `from`. some: of a square that is cut off.
 template <class V> struct transpose_block {
     static constexpr int size = vector_bytes / sizeof(V{}[0]);
@@ -81,6 +95,31 @@ template <class V> struct transpose_block {
         for (int i = 0; i < size; i++) store(row(i), square[i]);
     }
     template <class Row> static void some(const char *from, int64_t column, Row row, int rows, int columns) {
+        if (rows <= size / 4) few_rows<size / 4>(from, column, row, rows, columns);
+        else if (columns <= size / 4) few_columns<size / 4>(from, column, row, rows, columns);
+        else if (rows <= size / 2) few_rows<size / 2>(from, column, row, rows, columns);
+        else if (columns <= size / 2) few_columns<size / 2>(from, column, row, rows, columns);
+        else few_rows<size>(from, column, row, rows, columns);
+    }
+    // At most so many columns, whose rows stand in as few vectors.
+    template <int most, class Row>
+    static INFINIOP_INLINE void few_columns(const char *from, int64_t column, Row row, int rows, int columns) {
+        V part[most];
+#pragma GCC unroll 16
+        for (int i = 0; i < most; i++)
+            part[i] = i >= columns  ? V{}
+                      : rows < size ? load_some<V>(from + i * column, rows)
+                                    : load<V>(from + i * column);
+        transpose_square<most>(part);
+#pragma GCC unroll 16
+        for (int i = 0; i < size; i++) {
+            if (i >= rows) break;
+            store_piece(row(i), part[i * most / size], i * most % size, columns);
+        }
+    }
+    // At most so many rows: what none of them needs is not computed.
+    template <int most, class Row>
+    static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns) {
         V square[size];
 #pragma GCC unroll 16
         for (int i = 0; i < size; i++)
@@ -89,7 +128,7 @@ template <class V> struct transpose_block {
                                       : load<V>(from + i * column);
         transpose_square<size>(square);
 #pragma GCC unroll 16
-        for (int i = 0; i < size; i++) {
+        for (int i = 0; i < most; i++) {
             if (i >= rows) break;
             if (columns < size) store_some(row(i), square[i], columns);
             else store(row(i), square[i]);

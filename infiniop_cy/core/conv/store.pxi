@@ -195,31 +195,37 @@ cdef void save_positions(const ConvProblem *problem, const Phase *phase, const B
 
 cdef void save_planes_across(const ConvProblem *problem, const Phase *phase, const Box *tile, const InputSums *sums,
                              bint narrow, char *staging) noexcept nogil:
-    """Save sums as [ci][position] to a grad_input whose channels lie side by side."""
+    """Save sums as [ci][position] to a grad_input whose channels lie side by side: rounded, then transposed. narrow: by
+    instructions that count subnormal sums as 0, to bfloat16."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
-    cdef int64_t item = sample.item, lanes = sample.lanes, step = sample.axis[2].stride * out.space[2]
-    cdef int64_t row, n, z, y, x, c, i, count, many
+    cdef TransposeKernel transpose = kernels.transpose[sample.dtype]
+    cdef bint as_they_are = sample.dtype == sample.compute
+    cdef int64_t item = sample.item, step = sample.axis[2].stride * out.space[2], stored = STAGE_ROW * out.channel
+    cdef int64_t most = tile.extent[2] if as_they_are else STAGE_PIXELS, row, n, z, y, x, c, i, count, many
+    cdef char *at
     cdef char *to
     for row in range(tile.samples * tile.extent[0] * tile.extent[1]):
         n, z, y = row // (tile.extent[0] * tile.extent[1]), row // tile.extent[1] % tile.extent[0], row % tile.extent[1]
         to = tile_row(problem, sums.group, phase, tile, sums.ci_from, n, z, y)
         x = 0
         while x < tile.extent[2]:
-            count = min(<int64_t>STAGE_PIXELS // 2, tile.extent[2] - x)
-            c = 0
+            count = min(most, tile.extent[2] - x)
+            at = sum_of_pixel(problem, sums, n, z, y, x)
+            if as_they_are:
+                transpose(at, sums.ci_pitch * item, to + x * step, step, count, sums.channels)
+            c = sums.channels if as_they_are else 0
             while c < sums.channels:
-                many = min(lanes, sums.channels - c)
-                kernels.transpose[sample.compute](
-                    sum_of_pixel(problem, sums, n, z, y, x) + c * sums.ci_pitch * item, sums.ci_pitch * item, staging,
-                    lanes * item, count, many)
-                if narrow:
-                    kernels.amx.narrow_rows(staging, lanes * item, to + x * step + c * out.channel, step, count, many)
-                else:
-                    for i in range(count):
-                        save_channels(problem, staging + i * lanes * item, to + (x + i) * step + c * out.channel,
-                                      out.channel, many, staging + count * lanes * item)
-                c += lanes
+                many = min(sample.lanes, sums.channels - c)
+                for i in range(many):
+                    if narrow:
+                        kernels.amx.narrow_rows(at + (c + i) * sums.ci_pitch * item, 0, staging + i * stored, 0, 1,
+                                                count)
+                    else:
+                        problem.save(at + (c + i) * sums.ci_pitch * item, item, staging + i * stored, out.channel,
+                                     count)
+                transpose(staging, stored, to + x * step + c * out.channel, step, count, many)
+                c += sample.lanes
             x += count
 
 
@@ -233,7 +239,8 @@ cdef void save_planes(const ConvProblem *problem, const Phase *phase, const Box 
     cdef char *row
     cdef char *to
     add_output_bias(problem, sums, tile, narrow)
-    if out.channel == itemsize_of(sample.dtype) and step != out.channel and sums.channels > 1:
+    if out.channel == itemsize_of(sample.dtype) and step != out.channel and sums.channels > 1 \
+            and not problem.accumulate:
         save_planes_across(problem, phase, tile, sums, narrow, staging)
         return
     for ci in range(sums.channels):
