@@ -83,33 +83,40 @@ template <class V> INFINIOP_INLINE void store_piece(char *p, V v, int first, int
 #endif
 }
 
-// One square: row r of `to` is element r of each column of `from`. some: of a square that is cut off.
-template <class V> struct transpose_block {
-    static constexpr int size = vector_bytes / sizeof(V{}[0]);
+// How the elements of a column become a vector: as they are.
+template <class V> struct as_they_are {
+    typedef V vector;
+    static constexpr int item = sizeof(V{}[0]);  // bytes of an element of `from`
+    static INFINIOP_INLINE V whole(const char *p) { return load<V>(p); }
+    static INFINIOP_INLINE V some(const char *p, int n) { return load_some<V>(p, n); }
+};
+
+// One square: row r of `to` is element r of each column of `from`. few_rows, few_columns: of a square that is cut off,
+// at most so many. The rows of few columns stand in as few vectors; of few rows, what none of them needs is not
+// computed.
+template <class Load> struct transpose_block {
+    typedef typename Load::vector V;
+    static constexpr int from_item = Load::item, to_item = sizeof(V{}[0]), size = vector_bytes / to_item;
     template <class Row> static INFINIOP_INLINE void run(const char *from, int64_t column, Row row) {
         V square[size];
 #pragma GCC unroll 16
-        for (int i = 0; i < size; i++) square[i] = load<V>(from + i * column);
+        for (int i = 0; i < size; i++) square[i] = Load::whole(from + i * column);
         transpose_square<size>(square);
 #pragma GCC unroll 16
         for (int i = 0; i < size; i++) store(row(i), square[i]);
     }
-    template <class Row> static void some(const char *from, int64_t column, Row row, int rows, int columns) {
-        if (rows <= size / 4) few_rows<size / 4>(from, column, row, rows, columns);
-        else if (columns <= size / 4) few_columns<size / 4>(from, column, row, rows, columns);
-        else if (rows <= size / 2) few_rows<size / 2>(from, column, row, rows, columns);
-        else if (columns <= size / 2) few_columns<size / 2>(from, column, row, rows, columns);
-        else few_rows<size>(from, column, row, rows, columns);
+    template <int most>
+    static INFINIOP_INLINE void load_columns(const char *from, int64_t column, int rows, int columns, V *square) {
+#pragma GCC unroll 16
+        for (int i = 0; i < most; i++)
+            square[i] = i >= columns  ? V{}
+                        : rows < size ? Load::some(from + i * column, rows)
+                                      : Load::whole(from + i * column);
     }
-    // At most so many columns, whose rows stand in as few vectors.
     template <int most, class Row>
     static INFINIOP_INLINE void few_columns(const char *from, int64_t column, Row row, int rows, int columns) {
         V part[most];
-#pragma GCC unroll 16
-        for (int i = 0; i < most; i++)
-            part[i] = i >= columns  ? V{}
-                      : rows < size ? load_some<V>(from + i * column, rows)
-                                    : load<V>(from + i * column);
+        load_columns<most>(from, column, rows, columns, part);
         transpose_square<most>(part);
 #pragma GCC unroll 16
         for (int i = 0; i < size; i++) {
@@ -117,15 +124,10 @@ template <class V> struct transpose_block {
             store_piece(row(i), part[i * most / size], i * most % size, columns);
         }
     }
-    // At most so many rows: what none of them needs is not computed.
     template <int most, class Row>
     static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns) {
         V square[size];
-#pragma GCC unroll 16
-        for (int i = 0; i < size; i++)
-            square[i] = i >= columns  ? V{}
-                        : rows < size ? load_some<V>(from + i * column, rows)
-                                      : load<V>(from + i * column);
+        load_columns<size>(from, column, rows, columns, square);
         transpose_square<size>(square);
 #pragma GCC unroll 16
         for (int i = 0; i < most; i++) {
@@ -137,8 +139,8 @@ template <class V> struct transpose_block {
 };
 
 // 16 bits: pairs of columns become 32-bit elements, one square for even and one for odd rows.
-template <> struct transpose_block<uint16_t> {
-    static constexpr int size = vector_bytes / 2;
+struct transpose_words {
+    static constexpr int from_item = 2, to_item = 2, size = vector_bytes / 2;
     template <class Row> static INFINIOP_INLINE void run(const char *from, int64_t column, Row row) {
         typedef transpose_u32 V;
         V even[size / 2], odd[size / 2];
@@ -155,45 +157,86 @@ template <> struct transpose_block<uint16_t> {
 #pragma GCC unroll 16
         for (int i = 0; i < size / 2; i++) store(row(2 * i + 1), odd[i]);
     }
-    template <class Row> static void some(const char *from, int64_t column, Row row, int rows, int columns) {
 #if defined(__AVX512F__)
+    // The even and the odd rows of so many columns, which are loaded up to `rows`.
+    template <int most>
+    static INFINIOP_INLINE void load_pairs(const char *from, int64_t column, int rows, int columns, transpose_u32 *even,
+                                           transpose_u32 *odd) {
         typedef transpose_u32 V;
-        const __mmask32 inside = __mmask32(bits_between(0, rows)), all = __mmask32(bits_between(0, columns));
-        V even[size / 2], odd[size / 2];
+        const __mmask32 inside = __mmask32(bits_between(0, rows));
 #pragma GCC unroll 16
-        for (int i = 0; i < size / 2; i++) {
+        for (int i = 0; i < most / 2; i++) {
             V a = (V)_mm512_maskz_loadu_epi16(2 * i < columns ? inside : 0, from + 2 * i * column);
             V b = (V)_mm512_maskz_loadu_epi16(2 * i + 1 < columns ? inside : 0, from + (2 * i + 1) * column);
             even[i] = (a & 0xffffu) | (b << 16);
             odd[i] = (a >> 16) | (b & 0xffff0000u);
         }
+    }
+    template <int most, class Row>
+    static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns) {
+        transpose_u32 even[size / 2], odd[size / 2];
+        const __mmask32 all = __mmask32(bits_between(0, columns));
+        load_pairs<size>(from, column, rows, columns, even, odd);
         transpose_square<size / 2>(even);
         transpose_square<size / 2>(odd);
 #pragma GCC unroll 16
-        for (int i = 0; i < size / 2; i++) {
+        for (int i = 0; i < most / 2; i++) {
             if (2 * i < rows) _mm512_mask_storeu_epi16(row(2 * i), all, (__m512i)even[i]);
             if (2 * i + 1 < rows) _mm512_mask_storeu_epi16(row(2 * i + 1), all, (__m512i)odd[i]);
         }
+    }
+    template <int most, class Row>
+    static INFINIOP_INLINE void few_columns(const char *from, int64_t column, Row row, int rows, int columns) {
+        transpose_u32 even[most / 2], odd[most / 2];
+        const uint64_t all = bits_between(0, columns);
+        load_pairs<most>(from, column, rows, columns, even, odd);
+        transpose_square<most / 2>(even);
+        transpose_square<most / 2>(odd);
+#pragma GCC unroll 16
+        for (int i = 0; i < size / 2; i++) {
+            const int first = i * most % size, part = i * most / size;
+            const __mmask32 piece = __mmask32(all << first);
+            if (2 * i < rows) _mm512_mask_storeu_epi16(row(2 * i) - 2 * first, piece, (__m512i)even[part]);
+            if (2 * i + 1 < rows) _mm512_mask_storeu_epi16(row(2 * i + 1) - 2 * first, piece, (__m512i)odd[part]);
+        }
+    }
 #else
+    template <int most, class Row>
+    static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns) {
         for (int r = 0; r < rows; r++)
             for (int c = 0; c < columns; c++) __builtin_memcpy(row(r) + 2 * c, from + c * column + 2 * r, 2);
-#endif
     }
+    template <int most, class Row>
+    static INFINIOP_INLINE void few_columns(const char *from, int64_t column, Row row, int rows, int columns) {
+        few_rows<most>(from, column, row, rows, columns);
+    }
+#endif
 };
 
-// T: the element; B: what a square is made of; place(r): bytes from `to` to row r.
-template <class T, class B, class Place>
+// A square that is cut off.
+template <class Block, class Row>
+void transpose_some(const char *from, int64_t column, Row row, int rows, int columns) {
+    constexpr int size = Block::size;
+    if (rows <= size / 4) Block::template few_rows<size / 4>(from, column, row, rows, columns);
+    else if (columns <= size / 4) Block::template few_columns<size / 4>(from, column, row, rows, columns);
+    else if (rows <= size / 2) Block::template few_rows<size / 2>(from, column, row, rows, columns);
+    else if (columns <= size / 2) Block::template few_columns<size / 2>(from, column, row, rows, columns);
+    else Block::template few_rows<size>(from, column, row, rows, columns);
+}
+
+// place(r): bytes from `to` to row r.
+template <class Block, class Place>
 INFINIOP_INLINE void transpose_rows(const char *from, int64_t column, char *to, Place place, int64_t rows,
                                     int64_t columns) {
-    constexpr int size = transpose_block<B>::size;
+    constexpr int size = Block::size;
     auto square = [=](int64_t r, int64_t c) {
-        const char *at = from + c * column + r * int64_t(sizeof(T));
-        char *there = to + c * int64_t(sizeof(T));
+        const char *at = from + c * column + r * Block::from_item;
+        char *there = to + c * Block::to_item;
         auto row = [there, r, place](int i) { return there + place(r + i); };
-        if (columns - c >= size && rows - r >= size) transpose_block<B>::run(at, column, row);
+        if (columns - c >= size && rows - r >= size) Block::run(at, column, row);
         else
-            transpose_block<B>::some(at, column, row, rows - r < size ? int(rows - r) : size,
-                                     columns - c < size ? int(columns - c) : size);
+            transpose_some<Block>(at, column, row, rows - r < size ? int(rows - r) : size,
+                                  columns - c < size ? int(columns - c) : size);
     };
     // Along the longer side, so that few streams of memory are open at a time.
     if (columns > rows)
@@ -204,14 +247,14 @@ INFINIOP_INLINE void transpose_rows(const char *from, int64_t column, char *to, 
             for (int64_t r = 0; r < rows; r += size) square(r, c);
 }
 
-template <class T, class B>
+template <class Block>
 void transpose(const char *from, int64_t column, char *to, int64_t row, int64_t rows, int64_t columns) {
-    transpose_rows<T, B>(from, column, to, [row](int64_t r) { return r * row; }, rows, columns);
+    transpose_rows<Block>(from, column, to, [row](int64_t r) { return r * row; }, rows, columns);
 }
 
-template <class T, class B>
+template <class Block>
 void transpose_to(const char *from, int64_t column, char *to, const int64_t *place, int64_t rows, int64_t columns) {
-    transpose_rows<T, B>(from, column, to, [place](int64_t r) { return place[r]; }, rows, columns);
+    transpose_rows<Block>(from, column, to, [place](int64_t r) { return place[r]; }, rows, columns);
 }
 
 inline void copy_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t bytes) {
@@ -299,14 +342,17 @@ inline void pad_every_other(const char *from, int64_t from_row, char *to, int64_
 #endif
 }
 
+typedef transpose_block<as_they_are<transpose_u32>> transpose_singles;
+typedef transpose_block<as_they_are<transpose_u64>> transpose_doubles;
+
 constexpr void fill_transpose(KernelTable &table) {
-    table.transpose[DTYPE_F16] = transpose<uint16_t, uint16_t>;
-    table.transpose[DTYPE_BF16] = transpose<uint16_t, uint16_t>;
-    table.transpose[DTYPE_F32] = transpose<uint32_t, transpose_u32>;
-    table.transpose[DTYPE_F64] = transpose<uint64_t, transpose_u64>;
-    table.transpose_to[DTYPE_BF16] = transpose_to<uint16_t, uint16_t>;
-    table.transpose_to[DTYPE_F32] = transpose_to<uint32_t, transpose_u32>;
-    table.transpose_to[DTYPE_F64] = transpose_to<uint64_t, transpose_u64>;
+    table.transpose[DTYPE_F16] = transpose<transpose_words>;
+    table.transpose[DTYPE_BF16] = transpose<transpose_words>;
+    table.transpose[DTYPE_F32] = transpose<transpose_singles>;
+    table.transpose[DTYPE_F64] = transpose<transpose_doubles>;
+    table.transpose_to[DTYPE_BF16] = transpose_to<transpose_words>;
+    table.transpose_to[DTYPE_F32] = transpose_to<transpose_singles>;
+    table.transpose_to[DTYPE_F64] = transpose_to<transpose_doubles>;
     table.pad_rows = pad_rows;
     table.stream_rows = stream_rows;
     table.pad_every_other = pad_every_other;

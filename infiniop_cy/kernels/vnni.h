@@ -72,27 +72,36 @@ inline void swap_lines(const char *from, int64_t from_row, char *to, int64_t to_
     }
 }
 
+// One square of pixel_pairs: at most so many rows of pairs, and what none of them needs is not computed.
+template <bool swapped, int most>
+INFINIOP_INLINE void pixel_pairs_square(const char *from, const int64_t *column, char *to, int64_t row, int pixels,
+                                        int channels) {
+    const int rows = (pixels + 1) / 2;
+    const __mmask32 inside = pixels < 32 ? (1u << pixels) - 1 : ~0u;
+    transpose_u32 square[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++)
+        square[i] = i < channels ? (transpose_u32)_mm512_rol_epi32(_mm512_maskz_loadu_epi16(inside, from + column[i]),
+                                                                   swapped * 16)
+                                 : transpose_u32{};
+    transpose_square<16>(square);
+#pragma GCC unroll 16
+    for (int i = 0; i < most; i++) {
+        if (i >= rows) break;
+        store_some(to + i * row, square[i], channels);
+    }
+}
+
 // Pairs of pixels; swapped: the earlier one in the upper half.
 template <bool swapped>
 void pixel_pairs(const char *from, const int64_t *column, char *to, int64_t row, int64_t pixels, int64_t channels) {
     for (int64_t c = 0; c < channels; c += 16)
         for (int64_t r = 0; 2 * r < pixels; r += 16) {
-            const int here = pixels - 2 * r < 32 ? int(pixels - 2 * r) : 32, rows = (here + 1) / 2;
+            const int here = pixels - 2 * r < 32 ? int(pixels - 2 * r) : 32;
             const int columns = channels - c < 16 ? int(channels - c) : 16;
-            const __mmask32 inside = here < 32 ? (1u << here) - 1 : ~0u;
-            transpose_u32 square[16];
-#pragma GCC unroll 16
-            for (int i = 0; i < 16; i++)
-                square[i] = i < columns
-                                ? (transpose_u32)_mm512_rol_epi32(
-                                      _mm512_maskz_loadu_epi16(inside, from + column[c + i] + 4 * r), swapped * 16)
-                                : transpose_u32{};
-            transpose_square<16>(square);
-#pragma GCC unroll 16
-            for (int i = 0; i < 16; i++) {
-                if (i >= rows) break;
-                store_some(to + (r + i) * row + 4 * c, square[i], columns);
-            }
+            if (here <= 8)
+                pixel_pairs_square<swapped, 4>(from + 4 * r, column + c, to + r * row + 4 * c, row, here, columns);
+            else pixel_pairs_square<swapped, 16>(from + 4 * r, column + c, to + r * row + 4 * c, row, here, columns);
         }
 }
 

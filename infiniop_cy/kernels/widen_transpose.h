@@ -7,34 +7,16 @@
 namespace INFINIOP_ISA {
 namespace {
 
-template <class T>
-void widen_transpose(const char *from, int64_t column, char *to, int64_t row, int64_t rows, int64_t columns) {
-    typedef compute_vector<T> V;
-    typedef scalar<V> S;
-    constexpr int count = lanes<V>::count;
-    for (int64_t c = 0; c < columns; c += count)
-        for (int64_t r = 0; r < rows; r += count) {
-            const int many = rows - r < count ? int(rows - r) : count;
-            const int wide = columns - c < count ? int(columns - c) : count;
-            const char *at = from + c * column + r * int64_t(sizeof(T));
-            char *there = to + r * row + c * int64_t(sizeof(S));
-            V square[count];
-#pragma GCC unroll 16
-            for (int i = 0; i < count; i++)
-                square[i] = i < wide ? widen_some((const T *)(at + i * column), 0, many) : V{};
-            transpose_square<count>(square);
-#pragma GCC unroll 16
-            for (int i = 0; i < count; i++) {
-                if (i >= many) break;
-                if (wide < count) store_some(there + i * row, square[i], wide);
-                else store(there + i * row, square[i]);
-            }
-        }
-}
+template <class T> struct widened_column {
+    typedef compute_vector<T> vector;
+    static constexpr int item = sizeof(T);
+    static INFINIOP_INLINE vector whole(const char *p) { return some(p, lanes<vector>::count); }
+    static INFINIOP_INLINE vector some(const char *p, int n) { return widen_some((const T *)p, 0, n); }
+};
 
 constexpr void fill_widen_transpose(KernelTable &table) {
-    table.widen_transpose[DTYPE_F16] = widen_transpose<float16>;
-    table.widen_transpose[DTYPE_BF16] = widen_transpose<bfloat16>;
+    table.widen_transpose[DTYPE_F16] = transpose<transpose_block<widened_column<float16>>>;
+    table.widen_transpose[DTYPE_BF16] = transpose<transpose_block<widened_column<bfloat16>>>;
     table.widen_transpose[DTYPE_F32] = table.transpose[DTYPE_F32];
     table.widen_transpose[DTYPE_F64] = table.transpose[DTYPE_F64];
 }
