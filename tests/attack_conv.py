@@ -24,7 +24,8 @@ from infiniop_cy.core._core import build_info
 from infiniop_cy.testing import DTYPES
 
 BACKWARD = (tests.check_exact, tests.check_layout, tests.check_channels_last, tests.check_batch, tests.check_threads)
-FORWARD = (forward.check_exact, forward.check_layout, forward.check_batch, forward.check_threads)
+FORWARD = (forward.check_exact, forward.check_layout, forward.check_channels_last, forward.check_batch,
+           forward.check_threads)
 
 
 def attack(seed, large, checks):

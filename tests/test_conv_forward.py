@@ -233,19 +233,42 @@ def test_bits_do_not_depend_on_threads(dtype):
     check_seeds(check_threads, dtype, range(12), **LARGE)
 
 
-def check_layout(case, dtype, rng, call):
-    """Random layouts of inputs and outputs."""
-    lay, data = lay_at_random(rng), make_bits_data(case, dtype, rng)
+def check_layout(case, dtype, rng, call, lay=None):
+    """Random layouts of inputs and outputs, or one."""
+    lay, data = lay or lay_at_random(rng), make_bits_data(case, dtype, rng)
     old = random_values(rng, case.shapes[0], dtype)
-    laid, outs = tuple(map(lay, data)), [lay(old) for _ in range(len(ALGORITHMS) + 1)]
+    laid, outs = tuple(a if a is None else lay(a) for a in data), [lay(old) for _ in range(len(ALGORITHMS) + 1)]
     for algorithm, (expected, got) in by_each_algorithm(lambda: (
             conv(case, data), conv(case, laid, out=outs.pop()))):
         check_same_bits(got, expected, f"{algorithm}, {call}: {case!r}")
 
 
+def check_channels_last(case, dtype, rng, call):
+    """Inputs and output with their channels side by side."""
+    check_layout(case, dtype, rng, call, LAYOUTS["channels last"])
+
+
 @each_dtype
-def test_bits_do_not_depend_on_the_layout(dtype):
-    check_seeds(check_layout, dtype, range(0, 120, EACH))
+@pytest.mark.parametrize("check", [check_layout, check_channels_last])
+def test_bits_do_not_depend_on_the_layout(check, dtype):
+    check_seeds(check, dtype, range(0, 60, EACH))
+
+
+@for_cpu
+@each_dtype
+@pytest.mark.parametrize("case", [
+    # windows that share pixels: some channels, one of several groups, padding, a stride, parts of a long channel
+    ConvCase("windows", 2, 1, 3, 5, (15, 17), (12, 11), (1, 1), (2, 0)),
+    ConvCase("groups", 2, 5, 5, 5, (22, 30), (19, 23), (1, 1), (0, 0)),
+    ConvCase("stride", 2, 1, 2, 3, (6, 21, 21), (5, 9, 9), (1, 2, 3), (0, 1, 2)),
+    ConvCase("panels", 1, 1, 1, 4, (70, 70), (64, 65), (1, 1), (0, 0)),
+    # few channels to or from lanes of pixels
+    *(ConvCase(f"{cin}-{cout}", 2, 1, cin, cout, (9, 37), (1, 1)) for cin in (1, 2, 3, 5, 9)
+      for cout in (2, 3, 4, 5, 8)),
+], ids=lambda case: case.name)
+def test_channels_last_of_few_channels(case, dtype, rng):
+    check_exact(case, dtype, rng, "exact")
+    check_channels_last(case, dtype, rng, "bits")
 
 
 @for_cpu

@@ -20,6 +20,7 @@ cdef enum:
     OUTPUT_DOT_GATHERED = 0
     OUTPUT_DOT_STAGED = 1
     OUTPUT_DOT_SUMS = 2
+    OUTPUT_DOT_PLANES = 3
 
 
 ctypedef struct OutputDot:
@@ -44,6 +45,7 @@ ctypedef struct DotTask:
     char *gathered
     char *staged
     char *sums
+    char *planes             # of the image, for output_planes.pxi
 
 
 # Windows side by side: of one sample, from an output pixel on along the last axis.
@@ -184,6 +186,8 @@ cdef void block_output_dot(const ConvProblem *problem, const SumOrder *order, in
     book(&blocking.local, OUTPUT_DOT_GATHERED, own.windows * own.pitch, sample.item)
     book(&blocking.local, OUTPUT_DOT_STAGED, DOT_ROWS * own.pitch, sample.item)
     book(&blocking.local, OUTPUT_DOT_SUMS, own.windows * own.rows, sample.item)
+    if problem.view[CONV_GRAD_OUTPUT].space[2] != itemsize_of(sample.dtype):
+        book(&blocking.local, OUTPUT_DOT_PLANES, most_under_windows(sample), itemsize_of(sample.dtype))
 
 
 # ---- weights
@@ -356,7 +360,7 @@ cdef void output_dot_task(const ConvRun *run, int64_t number, char *scratch) noe
     t.row, t.group = number % own.row_blocks * own.rows, number // own.row_blocks
     t.rows, t.nonfinite, t.line = min(own.rows, sample.cin - t.row), False, 0
     t.gathered, t.staged = local_piece(run, OUTPUT_DOT_GATHERED, scratch), local_piece(run, OUTPUT_DOT_STAGED, scratch)
-    t.sums = local_piece(run, OUTPUT_DOT_SUMS, scratch)
+    t.sums, t.planes = local_piece(run, OUTPUT_DOT_SUMS, scratch), local_piece(run, OUTPUT_DOT_PLANES, scratch)
     if t.windows <= 0:
         return
     memset(t.sums, 0, t.windows * t.rows * sample.item)

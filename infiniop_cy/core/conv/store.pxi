@@ -11,16 +11,6 @@ cdef char *tile_row(const ConvProblem *problem, int64_t group, const Phase *phas
         + (phase.axis[2].first + tile.first[2] * axis[2].stride) * out.space[2]
 
 
-cdef void save_channels(const ConvProblem *problem, char *values, char *out, int64_t channel, int64_t channels,
-                        char *staging) noexcept nogil:
-    """Save sums that lie side by side to channels `channel` bytes apart."""
-    cdef const SampleGeometry *sample = &problem.sample
-    if problem.accumulate:
-        problem.load(out, channel, staging, sample.item, channels)
-        add_values(sample, staging, values, channels)
-    problem.save(values, sample.item, out, channel, channels)
-
-
 cdef void save_row(const ConvProblem *problem, char *values, char *out, int64_t step, int64_t count,
                    char *staging) noexcept nogil:
     """Save sums of pixels that follow each other to pixels `step` bytes apart. staging: room for STAGE_PIXELS
