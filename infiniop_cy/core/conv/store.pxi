@@ -183,40 +183,47 @@ cdef void save_positions(const ConvProblem *problem, const Phase *phase, const B
                     save_pixels(problem, at, sums.pixel_pitch, pixels, sums.channels, to, step, out.channel, staging)
 
 
+cdef void save_rounded_across(const ConvProblem *problem, const char *sums, int64_t pitch, int64_t pixels,
+                              int64_t channels, char *out, int64_t step, bint narrow, char *staging) noexcept nogil:
+    """Round sums, [channel][pitch], and transpose them to pixels `step` bytes apart whose channels lie side by side."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t item = sample.item, stored = itemsize_of(sample.dtype), row = STAGE_ROW * stored
+    cdef int64_t x = 0, c, i, count, many
+    cdef const char *at
+    while x < pixels:
+        count, c = min(<int64_t>STAGE_PIXELS, pixels - x), 0
+        while c < channels:
+            many = min(sample.lanes, channels - c)
+            for i in range(many):
+                at = sums + ((c + i) * pitch + x) * item
+                if narrow:
+                    kernels.amx.narrow_rows(at, 0, staging + i * row, 0, 1, count)
+                else:
+                    problem.save(at, item, staging + i * row, stored, count)
+            kernels.transpose[sample.dtype](staging, row, out + x * step + c * stored, step, count, many)
+            c += sample.lanes
+        x += STAGE_PIXELS
+
+
 cdef void save_planes_across(const ConvProblem *problem, const Phase *phase, const Box *tile, const InputSums *sums,
                              bint narrow, char *staging) noexcept nogil:
-    """Save sums as [ci][position] to a grad_input whose channels lie side by side: rounded, then transposed. narrow: by
-    instructions that count subnormal sums as 0, to bfloat16."""
+    """Save sums as [ci][position] to a grad_input whose channels lie side by side. narrow: by instructions that count
+    subnormal sums as 0, to bfloat16."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
-    cdef TransposeKernel transpose = kernels.transpose[sample.dtype]
-    cdef bint as_they_are = sample.dtype == sample.compute
-    cdef int64_t item = sample.item, step = sample.axis[2].stride * out.space[2], stored = STAGE_ROW * out.channel
-    cdef int64_t most = tile.extent[2] if as_they_are else STAGE_PIXELS, row, n, z, y, x, c, i, count, many
+    cdef int64_t step = sample.axis[2].stride * problem.view[CONV_GRAD_INPUT].space[2], n, z, y
     cdef char *at
     cdef char *to
-    for row in range(tile.samples * tile.extent[0] * tile.extent[1]):
-        n, z, y = row // (tile.extent[0] * tile.extent[1]), row // tile.extent[1] % tile.extent[0], row % tile.extent[1]
-        to = tile_row(problem, sums.group, phase, tile, sums.ci_from, n, z, y)
-        x = 0
-        while x < tile.extent[2]:
-            count = min(most, tile.extent[2] - x)
-            at = sum_of_pixel(problem, sums, n, z, y, x)
-            if as_they_are:
-                transpose(at, sums.ci_pitch * item, to + x * step, step, count, sums.channels)
-            c = sums.channels if as_they_are else 0
-            while c < sums.channels:
-                many = min(sample.lanes, sums.channels - c)
-                for i in range(many):
-                    if narrow:
-                        kernels.amx.narrow_rows(at + (c + i) * sums.ci_pitch * item, 0, staging + i * stored, 0, 1,
-                                                count)
-                    else:
-                        problem.save(at + (c + i) * sums.ci_pitch * item, item, staging + i * stored, out.channel,
-                                     count)
-                transpose(staging, stored, to + x * step + c * out.channel, step, count, many)
-                c += sample.lanes
-            x += count
+    for n in range(tile.samples):
+        for z in range(tile.extent[0]):
+            for y in range(tile.extent[1]):
+                at = sum_of_pixel(problem, sums, n, z, y, 0)
+                to = tile_row(problem, sums.group, phase, tile, sums.ci_from, n, z, y)
+                if sample.dtype == sample.compute:
+                    kernels.transpose[sample.dtype](at, sums.ci_pitch * sample.item, to, step, tile.extent[2],
+                                                    sums.channels)
+                else:
+                    save_rounded_across(problem, at, sums.ci_pitch, tile.extent[2], sums.channels, to, step, narrow,
+                                        staging)
 
 
 cdef void save_planes(const ConvProblem *problem, const Phase *phase, const Box *tile, const InputSums *sums,
