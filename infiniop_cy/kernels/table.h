@@ -111,6 +111,8 @@ struct VnniKernels {
     // pixel comes a zero. [1]: the earlier pixel in the upper half.
     void (*of_pixels[2])(const char *from, const int64_t *column, char *to, int64_t row, int64_t pixels,
                          int64_t channels);
+    // Pairs of numbers of a column, as of_pixels[1] has them; columns lie evenly.
+    TransposeKernel transpose;
     // Rows of `pixels` numbers `step` bytes apart, 2 or 4, between zeros, `before` of them, up to `width`, that follow
     // each other from the last number to the first: the first number of row r ends at to - 2 * r * width. Rows are
     // from_row bytes apart.

@@ -72,16 +72,16 @@ inline void swap_lines(const char *from, int64_t from_row, char *to, int64_t to_
     }
 }
 
-// One square of pixel_pairs: at most so many rows of pairs, and what none of them needs is not computed.
-template <bool swapped, int most>
-INFINIOP_INLINE void pixel_pairs_square(const char *from, const int64_t *column, char *to, int64_t row, int pixels,
-                                        int channels) {
+// One square of pairs: at most so many rows, and what none of them needs is not computed. column(i): bytes from `from`
+// to channel i.
+template <bool swapped, int most, class Column>
+INFINIOP_INLINE void pairs_square(const char *from, Column column, char *to, int64_t row, int pixels, int channels) {
     const int rows = (pixels + 1) / 2;
     const __mmask32 inside = pixels < 32 ? (1u << pixels) - 1 : ~0u;
     transpose_u32 square[16];
 #pragma GCC unroll 16
     for (int i = 0; i < 16; i++)
-        square[i] = i < channels ? (transpose_u32)_mm512_rol_epi32(_mm512_maskz_loadu_epi16(inside, from + column[i]),
+        square[i] = i < channels ? (transpose_u32)_mm512_rol_epi32(_mm512_maskz_loadu_epi16(inside, from + column(i)),
                                                                    swapped * 16)
                                  : transpose_u32{};
     transpose_square<16>(square);
@@ -93,16 +93,28 @@ INFINIOP_INLINE void pixel_pairs_square(const char *from, const int64_t *column,
 }
 
 // Pairs of pixels; swapped: the earlier one in the upper half.
-template <bool swapped>
-void pixel_pairs(const char *from, const int64_t *column, char *to, int64_t row, int64_t pixels, int64_t channels) {
+template <bool swapped, class Column>
+INFINIOP_INLINE void pairs_of(const char *from, Column column, char *to, int64_t row, int64_t pixels,
+                              int64_t channels) {
     for (int64_t c = 0; c < channels; c += 16)
         for (int64_t r = 0; 2 * r < pixels; r += 16) {
             const int here = pixels - 2 * r < 32 ? int(pixels - 2 * r) : 32;
             const int columns = channels - c < 16 ? int(channels - c) : 16;
-            if (here <= 8)
-                pixel_pairs_square<swapped, 4>(from + 4 * r, column + c, to + r * row + 4 * c, row, here, columns);
-            else pixel_pairs_square<swapped, 16>(from + 4 * r, column + c, to + r * row + 4 * c, row, here, columns);
+            const char *at = from + 4 * r;
+            char *there = to + r * row + 4 * c;
+            auto of = [column, c](int i) { return column(c + i); };
+            if (here <= 8) pairs_square<swapped, 4>(at, of, there, row, here, columns);
+            else pairs_square<swapped, 16>(at, of, there, row, here, columns);
         }
+}
+
+template <bool swapped>
+void pixel_pairs(const char *from, const int64_t *column, char *to, int64_t row, int64_t pixels, int64_t channels) {
+    pairs_of<swapped>(from, [column](int64_t c) { return column[c]; }, to, row, pixels, channels);
+}
+
+inline void transpose_pairs(const char *from, int64_t column, char *to, int64_t row, int64_t rows, int64_t columns) {
+    pairs_of<true>(from, [column](int64_t c) { return c * column; }, to, row, rows, columns);
 }
 
 template <int step>
@@ -159,8 +171,8 @@ inline int replace_nonfinite(char *values, int64_t n) {
 }
 
 constexpr void fill_vnni(KernelTable &table) {
-    table.vnni = {zip_rows,     channel_pairs,    swap_lines, {pixel_pairs<false>, pixel_pairs<true>},
-                  reverse_rows, replace_nonfinite};
+    table.vnni = {zip_rows,        channel_pairs, swap_lines,       {pixel_pairs<false>, pixel_pairs<true>},
+                  transpose_pairs, reverse_rows,  replace_nonfinite};
 }
 #else
 constexpr void fill_vnni(KernelTable &) {}

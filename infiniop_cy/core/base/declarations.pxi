@@ -110,6 +110,7 @@ cdef extern from "../kernels/table.h" nogil:
         void (*of_channels)(const char *, int64_t, char *, const int64_t *, int64_t, int64_t) noexcept nogil
         void (*of_lines)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
         void (**of_pixels)(const char *, const int64_t *, char *, int64_t, int64_t, int64_t) noexcept nogil
+        void (*transpose)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
         void (*reverse)(const char *, int64_t, int64_t, char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
         int (*replace_nonfinite)(char *, int64_t) noexcept nogil
     ctypedef struct PartKernels:

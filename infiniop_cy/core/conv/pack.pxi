@@ -78,10 +78,10 @@ cdef RowsPart rows_part(const ConvView *view, const int64_t *size, int64_t row_s
 
 
 cdef void transpose_planes(TransposeKernel transpose, const ConvView *view, const int64_t *size, const Box *box,
-                           const RowsPart *part, int64_t channel, int64_t channels, char *to, int64_t plane,
-                           int64_t item) noexcept nogil:
-    """Pack planes, `plane` bytes apart, as elements of `item` bytes, of channels that lie side by side, by transposing
-    rows."""
+                           const RowsPart *part, int64_t channel, int64_t channels, int64_t planes, char *to,
+                           int64_t plane, int64_t item) noexcept nogil:
+    """Pack so many planes, `plane` bytes apart, as elements of `item` bytes, of channels or pairs of channels that lie
+    side by side, by transposing rows."""
     cdef int64_t n, d, h, z, c, width = box.extent[2] * item
     cdef char *source
     for n in range(box.samples):
@@ -90,10 +90,10 @@ cdef void transpose_planes(TransposeKernel transpose, const ConvView *view, cons
             source = view.data + (box.n + n) * view.n + channel * view.channel + z * view.space[0] + part.at
             for h in range(box.extent[1]):
                 if not 0 <= z < size[0] or not part.top <= h < part.top + part.rows:
-                    for c in range(channels):
+                    for c in range(planes):
                         memset(to + c * plane, 0, width)
                 else:
-                    for c in range(channels if part.inside < box.extent[2] else 0):
+                    for c in range(planes if part.inside < box.extent[2] else 0):
                         memset(to + c * plane, 0, part.skip * item)
                         memset(to + c * plane + (part.skip + part.inside) * item, 0,
                                width - (part.skip + part.inside) * item)
@@ -119,7 +119,7 @@ cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const 
     below = box.extent[1] - part.top - part.rows
     if view.channel == itemsize_of(from_dtype) and step != view.channel and channels > 1:
         transpose_planes(kernels.transpose[from_dtype] if from_dtype == to_dtype else
-                         kernels.widen_transpose[from_dtype], view, size, &box, &part, channel, channels, to,
+                         kernels.widen_transpose[from_dtype], view, size, &box, &part, channel, channels, channels, to,
                          plane * item, item)
         return
     for c in range(channels):
@@ -148,31 +148,6 @@ cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const 
                 to += below * width
 
 
-cdef void transpose_vnni_planes(const ConvView *view, const int64_t *size, const Box *box, const RowsPart *part,
-                                int64_t channel, int64_t channels, char *to, int64_t plane, char *stage) noexcept nogil:
-    """Pack planes, `plane` pairs apart, of channels that lie side by side, by transposing rows."""
-    cdef int64_t *place = <int64_t *>stage
-    cdef int64_t width = box.extent[2], step = box.step[2] * view.space[2], row, y, z, c, i, count
-    cdef char *source
-    for i in range(min(<int64_t>STAGE_PIXELS, part.inside)):
-        place[i] = i * step
-    for row in range(box.samples * box.extent[0] * box.extent[1]):
-        y, z = row % box.extent[1], box.first[0] + row // box.extent[1] % box.extent[0] * box.step[0]
-        count = part.inside if 0 <= z < size[0] and part.top <= y < part.top + part.rows else 0
-        i = part.skip if count else width  # of zeros before what is inside
-        for c in range(0, channels, 2):
-            memset(to + c // 2 * plane * 4, 0, i * 4)
-            memset(to + (c // 2 * plane + i + count) * 4, 0, (width - i - count) * 4)
-        source = view.data + (box.n + row // (box.extent[1] * box.extent[0])) * view.n + channel * view.channel \
-            + z * view.space[0] + (y - part.top) * box.step[1] * view.space[1] + part.at
-        while count > 0:
-            kernels.vnni.of_pixels[1](source, place, to + i * 4, plane * 4, channels, min(<int64_t>STAGE_PIXELS, count))
-            source += STAGE_PIXELS * step
-            i += STAGE_PIXELS
-            count -= STAGE_PIXELS
-        to += width * 4
-
-
 cdef void pack_vnni_planes(const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
                            int64_t channels, char *to, int64_t plane, char *stage) noexcept nogil:
     """Pack a box of bfloat16 as [pair of channels][position], pairs of channels `plane` pairs apart, the earlier
@@ -187,7 +162,8 @@ cdef void pack_vnni_planes(const ConvView *view, const int64_t *size, const Box 
     part = rows_part(view, size, row_size, &box)
     below = box.extent[1] - part.top - part.rows
     if view.channel == 2 and step != view.channel and channels > 1:
-        transpose_vnni_planes(view, size, &box, &part, channel, channels, to, plane, stage)
+        transpose_planes(kernels.vnni.transpose, view, size, &box, &part, channel, channels, ceil_div(channels, 2), to,
+                         plane * 4, 4)
         return
     c = 0
     while c < channels:
