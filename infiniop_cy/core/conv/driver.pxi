@@ -7,7 +7,8 @@
 cdef enum:
     CONV_WORK = 1 << 21    # multiplications per gradient and thread; about 0.05 ms
     CONV_MIN_WORK = 64
-    CONV_WEIGHT_WORK = 8   # moving a weight takes as long as so many multiplications
+    CONV_WEIGHT_WORK = 8   # moving a weight takes as long as so many multiplications,
+    CONV_PIXEL_WORK = 16   # and an element of an image that is read, about
     MAX_STEPS = 4
 
 
@@ -123,12 +124,13 @@ cdef int64_t conv_work(const ConvProblem *problem) noexcept nogil:
     long."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t work = problem.batch * sample.pixels_out  # fits: it counts elements of one channel
-    cdef int64_t each, weights
+    cdef int64_t each, weights, image
     if mul_overflows(sample.cin, sample.taps, &each) or mul_overflows(work, sample.groups * sample.cout, &work) \
             or mul_overflows(each, CONV_WEIGHT_WORK * sample.groups * sample.cout, &weights) \
+            or mul_overflows(problem.batch * sample.pixels_in, CONV_PIXEL_WORK * sample.groups * sample.cin, &image) \
             or mul_overflows(work, max(<int64_t>CONV_MIN_WORK, each), &work):
         return INT64_MAX
-    return max(work, weights)
+    return max(max(work, weights), image)
 
 
 cdef void set_instruction_set(SampleGeometry *sample) noexcept nogil:

@@ -74,6 +74,21 @@ cdef int64_t positions_of(const Box *part, const Box *block) noexcept nogil:
         + positions_under(part, block.extent)
 
 
+cdef int64_t next_pixel(const Box *part, const Box *block, int64_t position) noexcept nogil:
+    """Find the first position of a block, from that one on, that is a pixel of a part and not between pixels; where
+    there is none, a position behind the last of them."""
+    cdef int64_t x = position % block.extent[2], row = position // block.extent[2], y, plane, z, n
+    if x >= part.extent[2]:
+        row, x = row + 1, 0
+    y, plane = row % block.extent[1], row // block.extent[1]
+    if y >= part.extent[1]:
+        plane, y, x = plane + 1, 0, 0
+    z, n = plane % block.extent[0], plane // block.extent[0]
+    if z >= part.extent[0]:
+        n, z, y, x = n + 1, 0, 0, 0
+    return ((n * block.extent[0] + z) * block.extent[1] + y) * block.extent[2] + x
+
+
 cdef void tile_grid(const int64_t *size, int64_t pixels, Tiling *tiling) noexcept nogil:
     """Cut one sample into tiles of at most `pixels` pixels: whole rows and planes as far as they fit, else pieces of
     equal length."""

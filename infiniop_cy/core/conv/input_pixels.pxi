@@ -138,15 +138,26 @@ cdef bint prepare_input_pixels(const ConvRun *run, int64_t number, char *scratch
                              local_piece(run, LANE_STAGED_WEIGHTS, scratch))
 
 
+cdef void clear_phase(const ConvRun *run, const Box *block, const Box *part, char *sums) noexcept nogil:
+    """Clear the vectors of sums that multiply_phase adds to."""
+    cdef const InputPixels *own = <const InputPixels *>run.blocking.own
+    cdef int64_t item = run.sample.item, at = 0, row, width = pixels_tile(run.sample).vectors * run.sample.lanes
+    while at < positions_of(part, block):
+        for row in range(pixels_rows(run.sample)):
+            memset(sums + (row * own.pitch + at) * item, 0, width * item)
+        at = next_pixel(part, block, at + width)
+
+
 cdef void multiply_phase(const ConvRun *run, const Phase *phase, int64_t group, int64_t co, int64_t depth,
-                         const Box *block, const Halo *halo, int64_t positions, char *sums,
+                         const Box *block, const Halo *halo, const Box *part, char *sums,
                          char *scratch) noexcept nogil:
-    """Add the products of one block of co to the sums of one phase."""
+    """Add the products of one block of co to the sums of one phase's part of a tile. Vectors between its pixels are
+    left out."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputPixels *own = <const InputPixels *>run.blocking.own
     cdef const RegisterTile *tile = pixels_tile(sample)
     cdef int64_t units = 2 if own.weights.ci.vnni else 1, columns = own.weights.ci.columns, item = sample.item, tap = 0
-    cdef int64_t s, at, p
+    cdef int64_t positions = positions_of(part, block), s, at, p
     cdef int64_t *a_offset = <int64_t *>local_piece(run, LANE_A_OFFSETS, scratch)
     cdef int64_t *b_offset = <int64_t *>local_piece(run, LANE_B_OFFSETS, scratch)
     cdef char *weights = shared_piece(run, LANE_WEIGHTS)
@@ -171,7 +182,7 @@ cdef void multiply_phase(const ConvRun *run, const Phase *phase, int64_t group, 
                 tile.kernel(&steps, weight_panel(sample, &own.weights, weights, group, p, co)
                             + (phase.first_packed + tap) * depth * columns * item, indirection, b + at * item,
                             sums + (p * columns * own.pitch + at) * item, own.pitch, False)
-            at += tile.vectors * sample.lanes
+            at = next_pixel(part, block, at + tile.vectors * sample.lanes)
         tap += run.order.taps
 
 
@@ -218,7 +229,10 @@ cdef void input_pixels_task(const ConvRun *run, int64_t number, char *scratch) n
         return
     all_phases_halo(sample, &halo)
     block_under(&tile, &halo, &block)
-    memset(all_sums, 0, phases * phase_bytes)
+    for p in range(phases):
+        make_phase(sample, p, &phase)
+        if phase_part(&phase, &tile, &part):
+            clear_phase(run, &block, &part, all_sums + p * phase_bytes)
     while co < sample.cout:
         count = min(run.order.channels, sample.cout - co)
         pack_output_planes(run, &block, group, co, count, scratch)
@@ -226,7 +240,7 @@ cdef void input_pixels_task(const ConvRun *run, int64_t number, char *scratch) n
             make_phase(sample, p, &phase)
             if phase_part(&phase, &tile, &part):
                 multiply_phase(run, &phase, group, co, ceil_div(count, 2) if own.weights.ci.vnni else count, &block,
-                               &halo, positions_of(&part, &block), all_sums + p * phase_bytes, scratch)
+                               &halo, &part, all_sums + p * phase_bytes, scratch)
         co += run.order.channels
     sums.group, sums.ci_from, sums.channels = group, 0, sample.cin
     sums.extent, sums.pixel_pitch, sums.ci_pitch = block.extent, 1, own.pitch

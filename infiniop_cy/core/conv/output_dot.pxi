@@ -32,6 +32,7 @@ ctypedef struct OutputDot:
     int64_t rows         # output channels of a task
     int64_t row_blocks
     bint padded          # some window leaves the image
+    OutputCopies copies
 
 
 # A task's part, and where its scratch lies.
@@ -186,7 +187,8 @@ cdef void block_output_dot(const ConvProblem *problem, const SumOrder *order, in
     book(&blocking.local, OUTPUT_DOT_GATHERED, own.windows * own.pitch, sample.item)
     book(&blocking.local, OUTPUT_DOT_STAGED, DOT_ROWS * own.pitch, sample.item)
     book(&blocking.local, OUTPUT_DOT_SUMS, own.windows * own.rows, sample.item)
-    if problem.view[CONV_GRAD_OUTPUT].space[2] != itemsize_of(sample.dtype):
+    plan_copies(problem, own.window_blocks, threads, &own.copies, blocking)
+    if problem.view[CONV_GRAD_OUTPUT].space[2] != itemsize_of(sample.dtype) and not own.copies.image_units:
         book(&blocking.local, OUTPUT_DOT_PLANES, most_under_windows(sample), itemsize_of(sample.dtype))
 
 
@@ -234,7 +236,7 @@ cdef const char *weight_rows(const ConvRun *run, DotTask *t, int64_t row, int64_
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
     cdef const OutputDot *own = <const OutputDot *>run.blocking.own
     cdef int64_t stored = itemsize_of(sample.dtype), r, per_channel = lines_of_channel(sample)
-    cdef bint in_line = taps_in_line(sample, w) and (w.n == sample.taps * stored or sample.cout == 1)
+    cdef bint in_line = rows_of_terms(sample, w)
     cdef bint in_place = in_line and rows_in_place(run, t, row, rows)
     cdef const char *source
     cdef char *to = t.staged
@@ -346,7 +348,21 @@ cdef void save_dots(const ConvRun *run, int64_t channel, int64_t count, char *su
     run.problem.save(sums, run.sample.item, to + channel * y.channel, y.channel, count)
 
 
+cdef bint prepare_output_dot(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    copy_unit(run, &(<const OutputDot *>run.blocking.own).copies, number)
+    return False
+
+
 cdef void output_dot_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    """Run task `number` on what was copied."""
+    cdef ConvProblem copied
+    cdef ConvRun part = run[0]
+    problem_of_copies(run, &(<const OutputDot *>run.blocking.own).copies, &copied)
+    part.problem = &copied
+    sum_windows(&part, number, scratch)
+
+
+cdef void sum_windows(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
     """Sum task number (group, rows, windows), stretch by stretch."""
     cdef const SampleGeometry *sample = run.sample
     cdef const OutputDot *own = <const OutputDot *>run.blocking.own
@@ -393,5 +409,5 @@ cdef ConvAlgorithm output_dot() noexcept nogil:
     cdef ConvAlgorithm row
     row.name, row.gradients = b"output:dot", FOR_OUTPUT
     row.accepts, row.order, row.block = accepts_output_dot, order_output_dot, block_output_dot
-    row.prepare, row.task, row.explain = nothing_to_prepare, output_dot_task, explain_output_dot
+    row.prepare, row.task, row.explain = prepare_output_dot, output_dot_task, explain_output_dot
     return row
