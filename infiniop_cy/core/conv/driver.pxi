@@ -426,13 +426,27 @@ cdef void run_survey(const ConvCall *call, bint of_input, char *found) noexcept 
     run_team(&work, call.threads, 4)
 
 
+cdef void run_passes(const ConvCall *call, const ConvWay *way, int gradients) noexcept nogil:
+    """Run a way for all samples, as many at a time as it takes."""
+    cdef ConvRun run
+    cdef ConvProblem part
+    cdef int64_t n = 0, count = way.blocking.samples
+    if count == 0 or count >= call.problem.batch:
+        prepare_way(call, call.problem, way, gradients, &run)
+        finish_way(call, way, &run)
+        return
+    while n < call.problem.batch:
+        some_samples(call.problem, n, min(count, call.problem.batch - n), &part)
+        prepare_way(call, &part, way, gradients, &run)
+        finish_way(call, way, &run)
+        n += count
+
+
 cdef int run_step(ConvCall *call, const ConvStep *step, int gradients) noexcept nogil:
     """Run an algorithm's part; return the gradients computed, of those wanted."""
-    cdef ConvRun run
     cdef bint within
     if not step.surveyed or call.problem.batch == 0:
-        prepare_way(call, call.problem, &step.way, gradients, &run)
-        finish_way(call, &step.way, &run)
+        run_passes(call, &step.way, gradients)
         return gradients
     if next_samples(call, gradients, 0, &within) < call.problem.batch or not within:
         gradients &= ~FOR_GRAD_BIAS  # which has the order of the first way
@@ -517,6 +531,7 @@ cdef dict step_facts(const ConvPlan *plan, const ConvStep *step):
     cdef const ConvWay *way = &step.way
     way.algorithm.explain(&plan.problem.sample, &way.order, &way.blocking, text, sizeof(text))
     return {"algorithm": way.algorithm.name.decode(), "how": text.decode(), "tasks": way.blocking.tasks,
+            "samples": way.blocking.samples or plan.problem.batch,
             "otherwise": step.otherwise.algorithm.name.decode() if step.surveyed else None,
             "orders": [order_facts(way)] + ([order_facts(&step.otherwise)] if step.surveyed else []),
             "gradients": ["output"] if plan.problem.sample.forward else [

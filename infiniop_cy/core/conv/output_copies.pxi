@@ -7,6 +7,8 @@ cdef enum:
     OUTPUT_COPY_UNIT = 1 << 14       # elements that a unit copies, about
     OUTPUT_COPY_CHANNELS = 32        # that a unit transposes
     OUTPUT_COPY_BLOCKS = 3           # of windows, at least, for which the weights are copied
+    OUTPUT_COPY_FEW = 8              # channels of a group, fewer than these: gathering by vectors of them is slow
+    OUTPUT_COPY_SHARED = 6           # windows that meet a pixel, at least, on the average, where there are more
 
     # pieces of what all tasks share
     OUTPUT_DOT_IMAGE = 0
@@ -27,14 +29,17 @@ cdef int64_t channel_blocks(const SampleGeometry *sample) noexcept nogil:
     return ceil_div(sample.groups * sample.cout, OUTPUT_COPY_CHANNELS)
 
 
-cdef bint image_copy_pays(const ConvProblem *problem, int threads) noexcept nogil:
-    """Say whether the image had better be copied: it is no planes, there is room, and windows meet most of it."""
+cdef int64_t samples_to_copy(const ConvProblem *problem, int threads) noexcept nogil:
+    """Count the samples whose image is copied at a time; 0 where it had better stay: it is planes, a sample is too
+    large, or what windows gather from it is little."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef const ConvView *x = &problem.view[CONV_GRAD_OUTPUT]
     cdef int64_t stored = itemsize_of(sample.dtype)
-    cdef double elements = <double>problem.batch * sample.groups * sample.cout * sample.pixels_out
-    return x.space[2] != stored and 0 < elements and elements * stored <= <double>OUTPUT_COPY_BYTES * threads \
-        and 2.0 * sample.pixels_in * sample.taps >= sample.pixels_out
+    cdef double bytes = <double>sample.groups * sample.cout * sample.pixels_out * stored
+    cdef double gathered = <double>sample.pixels_in * sample.taps
+    if problem.view[CONV_GRAD_OUTPUT].space[2] == stored or bytes == 0 \
+            or gathered < (0.5 if sample.cout < OUTPUT_COPY_FEW else OUTPUT_COPY_SHARED) * sample.pixels_out:
+        return 0
+    return min(problem.batch, <int64_t>(<double>OUTPUT_COPY_BYTES * threads / bytes))
 
 
 cdef bint rows_of_terms(const SampleGeometry *sample, const ConvView *w) noexcept nogil:
@@ -42,22 +47,23 @@ cdef bint rows_of_terms(const SampleGeometry *sample, const ConvView *w) noexcep
     return taps_in_line(sample, w) and (w.n == sample.taps * itemsize_of(sample.dtype) or sample.cout == 1)
 
 
-cdef void plan_copies(const ConvProblem *problem, int64_t window_blocks, int threads, OutputCopies *copies,
+cdef void plan_copies(const ConvProblem *problem, int64_t window_blocks, OutputCopies *copies,
                       Blocking *blocking) noexcept nogil:
-    """Decide what is copied, cut it into units, and make room for it."""
+    """Cut what is copied into units, and make room for it: the image of a pass, if any, and the weights, if they are
+    read often."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef int64_t stored = itemsize_of(sample.dtype), terms = sample.cout * sample.taps
     memset(copies, 0, sizeof(OutputCopies))
-    if image_copy_pays(problem, threads):
+    if blocking.samples:
         while copies.axis < 2 and sample.axis[copies.axis].size_out == 1:
             copies.axis += 1
         copies.slab = max(<int64_t>1, sample.axis[copies.axis].size_out * OUTPUT_COPY_UNIT
                           // (sample.pixels_out * min(sample.groups * sample.cout, <int64_t>OUTPUT_COPY_CHANNELS)))
         copies.slabs = ceil_div(sample.axis[copies.axis].size_out, copies.slab)
-        copies.image_units = problem.batch * channel_blocks(sample) * copies.slabs
-        book(&blocking.shared, OUTPUT_DOT_IMAGE, problem.batch * sample.groups * sample.cout * sample.pixels_out,
-             stored)
+        copies.image_units = blocking.samples * channel_blocks(sample) * copies.slabs
+        book(&blocking.shared, OUTPUT_DOT_IMAGE,
+             blocking.samples * sample.groups * sample.cout * sample.pixels_out, stored)
     if window_blocks >= OUTPUT_COPY_BLOCKS and not rows_of_terms(sample, w):
         copies.rows = max(<int64_t>1, min(sample.cin, OUTPUT_COPY_UNIT // terms))
         copies.weight_units = sample.groups * ceil_div(sample.cin, copies.rows)

@@ -20,7 +20,6 @@ cdef enum:
     OUTPUT_DOT_GATHERED = 0
     OUTPUT_DOT_STAGED = 1
     OUTPUT_DOT_SUMS = 2
-    OUTPUT_DOT_PLANES = 3
 
 
 ctypedef struct OutputDot:
@@ -46,7 +45,6 @@ ctypedef struct DotTask:
     char *gathered
     char *staged
     char *sums
-    char *planes             # of the image, for output_planes.pxi
 
 
 # Windows side by side: of one sample, from an output pixel on along the last axis.
@@ -152,11 +150,11 @@ cdef void order_output_dot(const SampleGeometry *sample, SumOrder *order) noexce
     order.channels, order.taps = sample.cout, sample.taps
 
 
-cdef int64_t output_dot_tasks(const ConvProblem *problem, OutputDot *own) noexcept nogil:
-    """Count the tasks; set how many blocks of windows and of rows there are."""
-    own.window_blocks = ceil_div(problem.batch * problem.sample.pixels_in, own.windows)
-    own.row_blocks = ceil_div(problem.sample.cin, own.rows)
-    return problem.sample.groups * own.row_blocks * own.window_blocks
+cdef int64_t output_dot_tasks(const SampleGeometry *sample, int64_t samples, OutputDot *own) noexcept nogil:
+    """Count the tasks of a pass; set how many blocks of windows and of rows there are."""
+    own.window_blocks = ceil_div(samples * sample.pixels_in, own.windows)
+    own.row_blocks = ceil_div(sample.cin, own.rows)
+    return sample.groups * own.row_blocks * own.window_blocks
 
 
 cdef void block_output_dot(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
@@ -166,30 +164,32 @@ cdef void block_output_dot(const ConvProblem *problem, const SumOrder *order, in
     cdef const SampleGeometry *sample = &problem.sample
     cdef OutputDot *own = <OutputDot *>blocking.own
     cdef int64_t lines = panel_lines(sample), panels = ceil_div(sample.cout * lines_of_channel(sample), lines), least
+    cdef int64_t samples
+    blocking.samples = samples_to_copy(problem, threads)
+    samples = blocking.samples if blocking.samples else problem.batch
     own.terms, own.padded = lines * sample.axis[2].kernel, meets_padding(sample)
     least = own.terms
-    if problem.view[CONV_GRAD_OUTPUT].channel == itemsize_of(sample.dtype):  # a vector of channels is transposed
+    if (problem.view[CONV_GRAD_OUTPUT].channel == itemsize_of(sample.dtype) and not blocking.samples) \
+            or not rows_of_terms(sample, &problem.view[CONV_WEIGHT]):  # vectors of channels are transposed
         least = max(least, min(sample.cout, sample.lanes) * sample.taps)
-    own.windows = max(<int64_t>1, min(min(<int64_t>OUTPUT_DOT_WINDOWS, problem.batch * sample.pixels_in),
+    own.windows = max(<int64_t>1, min(min(<int64_t>OUTPUT_DOT_WINDOWS, samples * sample.pixels_in),
                                       OUTPUT_DOT_ELEMENTS // least))
     own.rows = max(<int64_t>1, min(sample.cin, <int64_t>OUTPUT_DOT_ROWS))
-    while threads > 1 and output_dot_tasks(problem, own) < OUTPUT_DOT_TASKS * threads:
+    while threads > 1 and output_dot_tasks(sample, samples, own) < OUTPUT_DOT_TASKS * threads:
         if own.rows > 2 * DOT_ROWS:
             own.rows = round_up(ceil_div(own.rows, 2), DOT_ROWS)
         elif own.windows > DOT_ROWS:
             own.windows = ceil_div(own.windows, 2)
         else:
             break
-    blocking.tasks = output_dot_tasks(problem, own)
+    blocking.tasks = output_dot_tasks(sample, samples, own)
     panels = min(panels, min(max(<int64_t>OUTPUT_DOT_STRETCH, least), OUTPUT_DOT_ELEMENTS // own.windows) // own.terms)
     own.lines = lines * max(<int64_t>1, panels)
     own.pitch = (ceil_div(own.lines * sample.axis[2].kernel, sample.lanes) + 1) * sample.lanes
     book(&blocking.local, OUTPUT_DOT_GATHERED, own.windows * own.pitch, sample.item)
     book(&blocking.local, OUTPUT_DOT_STAGED, DOT_ROWS * own.pitch, sample.item)
     book(&blocking.local, OUTPUT_DOT_SUMS, own.windows * own.rows, sample.item)
-    plan_copies(problem, own.window_blocks, threads, &own.copies, blocking)
-    if problem.view[CONV_GRAD_OUTPUT].space[2] != itemsize_of(sample.dtype) and not own.copies.image_units:
-        book(&blocking.local, OUTPUT_DOT_PLANES, most_under_windows(sample), itemsize_of(sample.dtype))
+    plan_copies(problem, own.window_blocks, &own.copies, blocking)
 
 
 # ---- weights
@@ -376,7 +376,7 @@ cdef void sum_windows(const ConvRun *run, int64_t number, char *scratch) noexcep
     t.row, t.group = number % own.row_blocks * own.rows, number // own.row_blocks
     t.rows, t.nonfinite, t.line = min(own.rows, sample.cin - t.row), False, 0
     t.gathered, t.staged = local_piece(run, OUTPUT_DOT_GATHERED, scratch), local_piece(run, OUTPUT_DOT_STAGED, scratch)
-    t.sums, t.planes = local_piece(run, OUTPUT_DOT_SUMS, scratch), local_piece(run, OUTPUT_DOT_PLANES, scratch)
+    t.sums = local_piece(run, OUTPUT_DOT_SUMS, scratch)
     if t.windows <= 0:
         return
     memset(t.sums, 0, t.windows * t.rows * sample.item)

@@ -182,9 +182,8 @@ cdef bint lines_within(const SampleGeometry *sample, const WindowRun *windows) n
         + (axis.kernel - 1) * axis.dilation < axis.size_out
 
 
-cdef void gather_windows_of(const ConvRun *run, const DotTask *t, int64_t window, int64_t end,
-                            char *to) noexcept nogil:
-    """Gather the stretch of windows [window, end) as [window][channel][tap]."""
+cdef void gather_windows(const ConvRun *run, const DotTask *t) noexcept nogil:
+    """Gather the stretch of the task's windows as [window][channel][tap]."""
     cdef const SampleGeometry *sample = run.sample
     cdef const OutputDot *own = <const OutputDot *>run.blocking.own
     cdef const ConvView *x = &run.problem.view[CONV_GRAD_OUTPUT]
@@ -192,6 +191,8 @@ cdef void gather_windows_of(const ConvRun *run, const DotTask *t, int64_t window
     cdef int64_t per_channel = lines_of_channel(sample), pitch = own.pitch * sample.item, count
     cdef bint whole = t.lines % per_channel == 0 and t.line % per_channel == 0
     cdef bint side_by_side = whole and x.channel == itemsize_of(sample.dtype) and t.lines > per_channel
+    cdef int64_t window = t.window, end = t.window + t.windows
+    cdef char *to = t.gathered
     cdef WindowRun windows
     cdef TapLine lines
     cdef bint in_line = describe_lines(sample, x, &lines)
