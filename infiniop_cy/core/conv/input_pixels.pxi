@@ -79,6 +79,9 @@ cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) n
             or (gaps_fill_lanes(sample, &tiling, 1.2) and accepts_input_gemm(sample, why)):
         why[0] = b"most lanes would hold what lies between the rows of a tile"
         return False
+    if existing_products(sample) < 0.15 * sample.pixels_out:
+        why[0] = b"taps meet so little of the image that packing all of it takes longer than the products"
+        return False
     if padding_fills_lanes(sample):
         why[0] = b"most lanes would meet nothing but padding"
         return False
@@ -216,7 +219,7 @@ cdef void input_pixels_task(const ConvRun *run, int64_t number, char *scratch) n
     """Run task number (group, tile), all phases of it."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputPixels *own = <const InputPixels *>run.blocking.own
-    cdef int64_t phases = phase_count(sample), group = number // own.tiles, co = 0, count, p
+    cdef int64_t phases = phase_count(sample), group, co = 0, count, p
     cdef int64_t phase_bytes = pixels_rows(sample) * own.pitch * sample.item
     cdef int64_t grid[3]
     cdef char *all_sums = local_piece(run, LANE_SUMMED, scratch)
@@ -225,7 +228,8 @@ cdef void input_pixels_task(const ConvRun *run, int64_t number, char *scratch) n
     cdef Phase phase
     cdef InputSums sums
     phase_grid(sample, grid)
-    if not nth_tile(&own.tiling, run.problem.batch, grid, number % own.tiles, &tile):
+    group = group_of_task(run.problem, own.tiles, &number)
+    if not nth_tile(&own.tiling, run.problem.batch, grid, number, &tile):
         return
     all_phases_halo(sample, &halo)
     block_under(&tile, &halo, &block)

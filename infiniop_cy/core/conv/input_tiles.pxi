@@ -96,17 +96,39 @@ cdef bint panels_alternate(const InputTiles *own) noexcept nogil:
     return own.weights.ci.count % own.task_panels != 0
 
 
+cdef bint groups_alternate(const ConvProblem *problem) noexcept nogil:
+    """Say whether tasks of one tile and all groups follow each other: where channels lie side by side, and those of a
+    group fill no whole cache lines, the groups share lines, which had better still be in the cache."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t stored = itemsize_of(sample.dtype)
+    return sample.groups > 1 \
+        and ((problem.view[CONV_GRAD_OUTPUT].channel == stored and sample.cout * stored % CONV_ALIGN)
+             or (problem.view[CONV_GRAD_INPUT].channel == stored and sample.cin * stored % CONV_ALIGN))
+
+
+cdef int64_t group_of_task(const ConvProblem *problem, int64_t tasks, int64_t *number) noexcept nogil:
+    """Find the group of a task, and its number among that group's. tasks: of one group."""
+    cdef int64_t group = number[0] // tasks
+    if groups_alternate(problem):
+        group = number[0] % problem.sample.groups
+        number[0] //= problem.sample.groups
+    else:
+        number[0] %= tasks
+    return group
+
+
 cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, InputTile *t) noexcept nogil:
     """Begin task number (group, micro-panels, phase, tile), or (group, phase, tile, micro-panels); return False where
     the phase has no such tile."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef int64_t phases = phase_count(sample), parts = ceil_div(own.weights.ci.count, own.task_panels)
-    cdef int64_t of_group = parts * phases * own.tiles, outer = number % of_group // parts, part = number % parts
+    cdef int64_t group = group_of_task(run.problem, parts * phases * own.tiles, &number)
+    cdef int64_t outer = number // parts, part = number % parts
     cdef int64_t size[3]
     cdef int d
     if not panels_alternate(own):
-        outer, part = number % (phases * own.tiles), number % of_group // (phases * own.tiles)
+        outer, part = number % (phases * own.tiles), number // (phases * own.tiles)
     make_phase(sample, outer // own.tiles, &t.phase)
     for d in range(3):
         size[d] = t.phase.axis[d].size
@@ -123,7 +145,7 @@ cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, In
     t.a_offset = <int64_t *>local_piece(run, INPUT_A_OFFSETS, scratch)
     t.b_offset = <int64_t *>local_piece(run, INPUT_B_OFFSETS, scratch)
     t.sums.data = local_piece(run, INPUT_SUMS, scratch)
-    t.sums.group, t.sums.ci_from = number // of_group, t.panel_from * own.weights.ci.columns
+    t.sums.group, t.sums.ci_from = group, t.panel_from * own.weights.ci.columns
     t.sums.channels = min(t.panels * own.weights.ci.columns, sample.cin - t.sums.ci_from)
     t.sums.pixel_pitch, t.sums.ci_pitch = round_up(t.sums.channels, sample.lanes), 1
     t.sums.extent = t.tile.extent
