@@ -76,7 +76,8 @@ cdef void lead_pixels(const ConvRun *run, const InputTile *t, const PixelStretch
 cdef void put_pixels(const ConvRun *run, const InputTile *some, BatchReduce *steps, char *to, int64_t to_step,
                      Prefetch *prefetch) noexcept nogil:
     """Write the products of some pixels, at least as many as register tiles have rows, from registers: a panel's last
-    register tile may begin before the others have ended."""
+    register tile may begin before the others have ended. Past the caches go whole lines only: a panel of fewer columns
+    would write parts of them, which takes far longer."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightPanels *weights = &(<const InputTiles *>run.blocking.own).weights
     cdef const RegisterTile *tile
@@ -96,7 +97,7 @@ cdef void put_pixels(const ConvRun *run, const InputTile *some, BatchReduce *ste
             i = min(i, some.pixels - tile.rows)
             prefetch_some(prefetch)
             tile.kernel(steps, some.block, some.indirection + i, weight, to + i * to_step + p * columns * item,
-                        to_step // item, GEMM_PUT_PAST if past else GEMM_PUT)
+                        to_step // item, GEMM_PUT_PAST if past and steps.columns == columns else GEMM_PUT)
             i += tile.rows
 
 
