@@ -121,7 +121,7 @@ cdef int choose_algorithm(const SampleGeometry *sample, const char *forced, int 
 
 cdef int64_t conv_work(const ConvProblem *problem) noexcept nogil:
     """Count the multiplications of one gradient. An output element of few counts as CONV_MIN_WORK: moving it takes that
-    long."""
+    long. Where weights or the image are more than the products, moving them counts."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t work = problem.batch * sample.pixels_out  # fits: it counts elements of one channel
     cdef int64_t each, weights, image
