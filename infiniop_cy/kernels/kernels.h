@@ -10,6 +10,7 @@
 #include "lanes.h"
 #include "parts.h"
 #include "group_stencil.h"
+#include "spread.h"
 #include "stencil.h"
 #include "stencil_pixels.h"
 #include "table.h"
@@ -43,6 +44,7 @@ constexpr KernelTable make_table() {
     fill_formulas(table, formulas{});
     fill_convert(table);
     fill_lanes(table);
+    fill_spread(table);
     fill_stencil(table);
     fill_stencil_pixels(table);
     fill_group_stencil(table);

@@ -31,6 +31,7 @@ INFINIOP_INLINE void add_pixel_line(const PixelsPart<T> &part, const PixelLine &
 #pragma GCC unroll 4
         for (int j = 0; j < side; j++) factor[k][j] = load<V>(part.weight + j * part.r->weights + k * count);
     const uint64_t row = part.y >= line.first_row && part.y < line.end_row ? uint64_t(part.r->row) : 0;
+    if (edge && !row) return;  // a sum of zeros and finite factors' products with zeros is what it was
     const int64_t step = part.r->step, first = line.pixel + part.x * step, apart = part.r->from_pixel;
     from += line.at;
 #pragma GCC unroll 12

@@ -229,6 +229,11 @@ struct StencilPixels {
     bool past;
 };
 typedef void (*StencilPixelsKernel)(const struct StencilPixels *, const char *from, const void *weight, char *to);
+// Copies the channels of some pixels, which lie side by side, each `copies` times in a row. Behind a pixel's last one
+// are SPREAD_MOST elements more for it to write.
+enum { SPREAD_MOST = 8 };  // copies
+typedef void (*SpreadKernel)(const char *from, int64_t from_pixel, int64_t pixels, int64_t channels, int64_t copies,
+                             char *to, int64_t to_pixel);
 // sums[t] += sum over pixels of g * the pixel of x that is at[t] further, each a vector. The order depends on rows,
 // width and taps alone.
 struct StencilDotRows {
@@ -340,6 +345,7 @@ struct KernelTable {
     DotKernel dot[DTYPE_COUNT];                            // F32, F64
     PackLanesKernel pack_lanes[DTYPE_COUNT];               // F16, BF16, F32, F64
     UnpackLanesKernel unpack_lanes[DTYPE_COUNT];           // F16, BF16, F32, F64
+    SpreadKernel spread[DTYPE_COUNT];                      // F16, BF16, F32, F64
     StencilKernel stencil[DTYPE_COUNT];                    // F32, F64
     StencilPixelsKernel stencil_pixels[DTYPE_COUNT];       // F16, BF16: null without AVX-512; F32, F64: or AVX2 on x86
     StencilDotKernel stencil_dot[DTYPE_COUNT];             // F32, F64

@@ -46,6 +46,8 @@ cdef extern from "../kernels/table.h" nogil:
     ctypedef struct StencilRows:
         int64_t rows, width, from_row, from_pixel, to_row, to_pixel, taps
         const int64_t *at
+    int SPREAD_MOST
+    ctypedef void (*SpreadKernel)(const char *, int64_t, int64_t, int64_t, int64_t, char *, int64_t) noexcept nogil
     ctypedef void (*StencilKernel)(const StencilRows *, const void *, const void *, void *, int) noexcept nogil
     int LINE_TAPS, WIDE_LINE_TAPS
     ctypedef struct PixelLine:
@@ -184,6 +186,7 @@ cdef extern from "../kernels/table.h" nogil:
         DotKernel *dot
         PackLanesKernel *pack_lanes
         UnpackLanesKernel *unpack_lanes
+        SpreadKernel *spread
         StencilKernel *stencil
         StencilPixelsKernel *stencil_pixels
         StencilDotKernel *stencil_dot

@@ -36,7 +36,7 @@ cdef bint fits_lanes(const SampleGeometry *sample, const char **why) noexcept no
     if sample.taps > (FORWARD_TAPS if sample.forward else STENCIL_TAPS) or sample.pixels_in == 0:
         why[0] = b"there are too many taps, or no pixels"
         return False
-    if 2 * lane_channels(sample) < sample.lanes:
+    if 3 * lane_channels(sample) < sample.lanes:
         why[0] = b"most lanes of a vector would be empty"
         return False
     if without_padding(sample) < 0.01:
@@ -101,7 +101,8 @@ cdef int64_t cut_depthwise(const ConvProblem *problem, int gradients, int thread
     own.x_apart = own.blocks.input.plane
     own.sums_apart = sample_positions(own.blocks.pixels, STENCIL_MOST_POSITIONS)
     own.tiles = count_tiles(&own.blocks.tiling, 1, own.blocks.steps)
-    if gradients & FOR_GRAD_WEIGHT or not writes_pixels(problem):
+    own.by_pixels = writes_pixels(problem, &own.blocks)
+    if gradients & FOR_GRAD_WEIGHT or not own.by_pixels:
         cut_channels(problem, DOT_LINES if gradients & FOR_GRAD_WEIGHT and dots_pixels(problem) else STENCIL_LINES, own)
     else:
         lines = PIXEL_CHANNELS * itemsize_of(sample.dtype) // CONV_ALIGN

@@ -2,10 +2,12 @@
 # and the sums of grad_weight.
 
 cdef enum:
-    PIXEL_LINES = 9        # of a phase's taps, at most: their loads meet two lines of memory where pixels do not begin
-    WIDE_PIXEL_LINES = 21  # with one; with vectors of 64 bytes
-    SHARED_SETS = 4096     # bytes, or a multiple: what lies so far apart is in the same few sets of a cache
-    WIDENED = 5            # times that an element of 16 bits may be widened instead of once, or nearly
+    PIXEL_LINES = 9         # of a phase's taps, at most: their loads meet two lines of memory where pixels do not begin
+    WIDE_PIXEL_LINES = 21   # with one; with vectors of 64 bytes
+    MOST_PIXEL_LINES = 128  # where taps reach so far that packing what they meet takes longer:
+    PACKED_LINES = 4        # lines of a pixel that take as long as packing a position
+    SHARED_SETS = 4096      # bytes, or a multiple: what lies so far apart is in the same few sets of a cache
+    WIDENED = 5             # times that an element of 16 bits may be widened instead of once, or nearly
 
 
 cdef bint by_pixels(const ConvProblem *problem, int kind) noexcept nogil:
@@ -27,24 +29,34 @@ cdef int64_t most_line_taps(const SampleGeometry *sample) noexcept nogil:
     return WIDE_LINE_TAPS if has_wide_vectors(sample) else LINE_TAPS
 
 
-cdef bint writes_pixels(const ConvProblem *problem) noexcept nogil:
-    """Say whether pixels can be computed where both images lie, and whether that pays: elements of 16 bits are widened
-    under every line of taps."""
-    cdef const SampleGeometry *sample = &problem.sample
-    cdef int64_t taps[3]
-    cdef int64_t steps = 1
+cdef int64_t pixel_lines(const SampleGeometry *sample) noexcept nogil:
+    """Count the lines of a phase's taps, at most."""
+    cdef int64_t lines = 1, taps
     cdef int d
     for d in range(3):
-        taps[d] = (sample.axis[d].kernel - 1) // (1 if sample.forward else sample.axis[d].period) + 1
+        taps = (sample.axis[d].kernel - 1) // (1 if sample.forward else sample.axis[d].period) + 1
+        if d == 2 and sample.source[d].step == 1 and sample.axis[d].dilation == 1:
+            taps = ceil_div(taps, most_line_taps(sample))
+        lines *= taps
+    return lines
+
+
+cdef bint writes_pixels(const ConvProblem *problem, const LaneBlocks *blocks) noexcept nogil:
+    """Say whether pixels can be computed where both images lie, and whether that pays: elements of 16 bits are widened
+    under every line of taps, and lines of memory are met twice."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t lines = pixel_lines(sample), steps = 1
+    cdef int d
+    if lines > MOST_PIXEL_LINES or kernels.stencil_pixels[sample.dtype] == NULL or problem.accumulate \
+            or not by_pixels(problem, CONV_GRAD_INPUT):
+        return False
+    if lines * tiling_pixels(&blocks.tiling) \
+            <= PACKED_LINES * sample_positions(blocks.extent, STENCIL_MOST_POSITIONS):
+        return True
+    for d in range(3):
         steps *= sample.source[d].step
-    if sample.source[2].step == 1 and sample.axis[2].dilation == 1:
-        taps[2] = ceil_div(taps[2], most_line_taps(sample))
-    if taps[0] * taps[1] * taps[2] > (WIDE_PIXEL_LINES if has_wide_vectors(sample) else PIXEL_LINES):
-        return False
-    if kernels.stencil_pixels[sample.dtype] == NULL or problem.accumulate:
-        return False
-    return by_pixels(problem, CONV_GRAD_INPUT) \
-        and (itemsize_of(sample.dtype) == sample.item or taps[0] * taps[1] * taps[2] <= WIDENED * steps)
+    return lines <= (WIDE_PIXEL_LINES if has_wide_vectors(sample) else PIXEL_LINES) \
+        and (itemsize_of(sample.dtype) == sample.item or lines <= WIDENED * steps)
 
 
 cdef int64_t taps_of_line(const LaneTask *t, const Phase *phase) noexcept nogil:
@@ -94,7 +106,7 @@ cdef void compute_phase(const LaneTask *t, int64_t number, const void *bias) noe
     cdef int64_t size[3]
     cdef const char *source = x.data + t.tile.n * x.n + t.channel * x.channel
     cdef char *to = out.data + t.tile.n * out.n + t.channel * out.channel
-    cdef PixelLine lines[WIDE_PIXEL_LINES]
+    cdef PixelLine lines[MOST_PIXEL_LINES]
     cdef StencilPixels pixels
     cdef Box part
     cdef int d
@@ -228,7 +240,7 @@ cdef void run_lane_tile(const LaneTask *t, char *products) noexcept nogil:
         dot_pixels(t, products)
         rest.of_weight = False
     # Elements of 16 bits are widened once for both gradients, where grad_weight takes blocks of them.
-    if t.of_input and not t.nonfinite[0] and writes_pixels(t.run.problem) \
+    if t.of_input and not t.nonfinite[0] and t.own.by_pixels \
             and (not rest.of_weight or itemsize_of(t.run.sample.dtype) == t.run.sample.item):
         compute_pixels(t)
         rest.of_input = False

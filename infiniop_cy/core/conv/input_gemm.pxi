@@ -6,11 +6,15 @@ cdef enum:
     GEMM_BLOCK_ELEMENTS = 1 << 16
     GEMM_POSITIONS = 4096       # of a packed block, at most, or, of several classes of taps:
     GEMM_CLASS_POSITIONS = 8192
+    GEMM_FEW_ELEMENTS = 1 << 17  # of a block of few channels, which may have more positions
 
 
 cdef int64_t most_gemm_positions(const SampleGeometry *sample) noexcept nogil:
-    """Return the most positions of a packed block."""
-    return GEMM_POSITIONS if block_classes(sample) == 1 else GEMM_CLASS_POSITIONS
+    """Return the most positions of a packed block: more of few channels."""
+    cdef SumOrder order
+    order_panel(sample, &order)
+    return max(<int64_t>GEMM_POSITIONS if block_classes(sample) == 1 else <int64_t>GEMM_CLASS_POSITIONS,
+               GEMM_FEW_ELEMENTS // max(<int64_t>1, block_pitch(sample, &order)))
 
 
 cdef int64_t input_gemm_pixels(const SampleGeometry *sample, int64_t channels, Tiling *tiling,

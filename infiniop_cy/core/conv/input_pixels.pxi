@@ -26,6 +26,7 @@ ctypedef struct InputPixels:
     WeightPanels weights  # a micro-panel holds the rows of a register tile
     Tiling tiling         # of the phases' grid
     int64_t tiles
+    int64_t together      # groups of a task
     int64_t plane         # elements from channel to channel of a block
     int64_t pitch         # elements from row to row of sums
 
@@ -104,6 +105,19 @@ cdef bint gaps_fill_lanes(const SampleGeometry *sample, const Tiling *tiling, do
         and cost * positions * pixels_rows(sample) > <double>sample.pixels_in * round_up(sample.cin, sample.lanes)
 
 
+cdef int64_t groups_together(const ConvProblem *problem, const SumOrder *order, int threads,
+                             const InputPixels *own) noexcept nogil:
+    """Return how many groups a task takes: as many as fit, of those whose channels lie side by side, so that they are
+    moved by squares of pixels and channels; but not so many that threads have few tasks."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t most
+    if not groups_alternate(problem) or sample.cout > order.channels \
+            or (own.weights.ci.vnni and sample.cout % 2):
+        return 1
+    most = LANE_ELEMENTS // max(own.plane * sample.cout, phase_count(sample) * pixels_rows(sample) * own.pitch)
+    return max(<int64_t>1, min(min(most, sample.groups), sample.groups * own.tiles // (4 * threads)))
+
+
 cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                              Blocking *blocking) noexcept nogil:
     """Make a micro-panel of the rows of a register tile, and join small samples in one tile."""
@@ -125,13 +139,14 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
     own.tiles = count_tiles(&own.tiling, problem.batch, grid)
     own.plane = odd_lines(own.tiling.samples * positions)
     own.pitch = own.plane + width
+    own.together = groups_together(problem, order, threads, own)
     book_weights(sample, &own.weights, LANE_WEIGHTS, LANE_STAGED_WEIGHTS, blocking)
-    book(local, LANE_BLOCK, own.plane * order.channels + width, sample.item)
-    book(local, LANE_SUMMED, phase_count(sample) * pixels_rows(sample) * own.pitch, sample.item)
+    book(local, LANE_BLOCK, own.plane * own.together * order.channels + width, sample.item)
+    book(local, LANE_SUMMED, own.together * phase_count(sample) * pixels_rows(sample) * own.pitch, sample.item)
     book(local, LANE_STAGING, staging_elements(sample), sample.item)
     book(local, LANE_A_OFFSETS, order.taps, sizeof(int64_t))
     book(local, LANE_B_OFFSETS, order.taps, sizeof(int64_t))
-    blocking.tasks = sample.groups * own.tiles
+    blocking.tasks = ceil_div(sample.groups, own.together) * own.tiles
 
 
 cdef bint prepare_input_pixels(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
@@ -152,9 +167,9 @@ cdef void clear_phase(const ConvRun *run, const Box *block, const Box *part, cha
 
 
 cdef void multiply_phase(const ConvRun *run, const Phase *phase, int64_t group, int64_t co, int64_t depth,
-                         const Box *block, const Halo *halo, const Box *part, char *sums,
+                         const Box *block, const Halo *halo, const Box *part, const char *b, char *sums,
                          char *scratch) noexcept nogil:
-    """Add the products of one block of co to the sums of one phase's part of a tile. Vectors between its pixels are
+    """Add the products of one block of co, b, to the sums of one phase's part of a tile. Vectors between its pixels are
     left out."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputPixels *own = <const InputPixels *>run.blocking.own
@@ -164,7 +179,6 @@ cdef void multiply_phase(const ConvRun *run, const Phase *phase, int64_t group, 
     cdef int64_t *a_offset = <int64_t *>local_piece(run, LANE_A_OFFSETS, scratch)
     cdef int64_t *b_offset = <int64_t *>local_piece(run, LANE_B_OFFSETS, scratch)
     cdef char *weights = shared_piece(run, LANE_WEIGHTS)
-    cdef char *b = local_piece(run, LANE_BLOCK, scratch)
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef int64_t indirection[MAX_ROWS]
@@ -191,7 +205,8 @@ cdef void multiply_phase(const ConvRun *run, const Phase *phase, int64_t group, 
 
 cdef void pack_output_planes(const ConvRun *run, const Box *block, int64_t group, int64_t co, int64_t channels,
                              char *scratch) noexcept nogil:
-    """Pack a block of grad_output for some co of a group as [co][position], or by pairs of co. Zeros come after the
+    """Pack a block of grad_output for some co of a group, or all co of some groups (channels > cout), as
+    [co][position], or by pairs of co. Zeros come after the
     positions, as far as register tiles read: what memory held might be subnormal, which takes long to multiply."""
     cdef const InputPixels *own = <const InputPixels *>run.blocking.own
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
@@ -210,52 +225,102 @@ cdef void pack_output_planes(const ConvRun *run, const Box *block, int64_t group
         if own.weights.ci.vnni:
             pack_vnni_planes(g, size, &box, group * run.sample.cout + co, channels, to, own.plane,
                              local_piece(run, LANE_STAGING, scratch))
+        elif channels > run.sample.cout:
+            pack_planes(run.sample.dtype, run.sample.compute, g, size, &box, group * run.sample.cout, channels, to,
+                        own.plane)
         else:
             pack_folded_planes(run.problem, &box, group, co, channels, to, own.plane)
         to += plane * item
 
 
-cdef void input_pixels_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Run task number (group, tile), all phases of it."""
+ctypedef struct PixelsTask:
+    int64_t group, groups
+    Box tile, block
+    Halo halo
+    char *sums             # by (phase, group)
+
+
+cdef char *sums_of(const ConvRun *run, const PixelsTask *t, int64_t phase, int64_t group) noexcept nogil:
+    """Find the sums of the task's group of that number in one phase."""
+    cdef const InputPixels *own = <const InputPixels *>run.blocking.own
+    return t.sums + (phase * own.together + group) * pixels_rows(run.sample) * own.pitch * run.sample.item
+
+
+cdef void clear_lane_pixels(const ConvRun *run, const PixelsTask *t) noexcept nogil:
+    """Clear a task's sums."""
+    cdef int64_t p, g
+    cdef Box part
+    cdef Phase phase
+    for p in range(phase_count(run.sample)):
+        make_phase(run.sample, p, &phase)
+        if phase_part(&phase, &t.tile, &part):
+            for g in range(t.groups):
+                clear_phase(run, &t.block, &part, sums_of(run, t, p, g))
+
+
+cdef void sum_lane_pixels(const ConvRun *run, const PixelsTask *t, char *scratch) noexcept nogil:
+    """Sum all products of a task."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputPixels *own = <const InputPixels *>run.blocking.own
-    cdef int64_t phases = phase_count(sample), group, co = 0, count, p
-    cdef int64_t phase_bytes = pixels_rows(sample) * own.pitch * sample.item
-    cdef int64_t grid[3]
-    cdef char *all_sums = local_piece(run, LANE_SUMMED, scratch)
-    cdef Box tile, block, part
-    cdef Halo halo
+    cdef int64_t co = 0, count, depth, p, g
+    cdef Box part
     cdef Phase phase
-    cdef InputSums sums
-    phase_grid(sample, grid)
-    group = group_of_task(run.problem, own.tiles, &number)
-    if not nth_tile(&own.tiling, run.problem.batch, grid, number, &tile):
-        return
-    all_phases_halo(sample, &halo)
-    block_under(&tile, &halo, &block)
-    for p in range(phases):
-        make_phase(sample, p, &phase)
-        if phase_part(&phase, &tile, &part):
-            clear_phase(run, &block, &part, all_sums + p * phase_bytes)
     while co < sample.cout:
         count = min(run.order.channels, sample.cout - co)
-        pack_output_planes(run, &block, group, co, count, scratch)
-        for p in range(phases):
+        depth = ceil_div(count, 2) if own.weights.ci.vnni else count
+        pack_output_planes(run, &t.block, t.group, co, t.groups * count, scratch)
+        for p in range(phase_count(sample)):
             make_phase(sample, p, &phase)
-            if phase_part(&phase, &tile, &part):
-                multiply_phase(run, &phase, group, co, ceil_div(count, 2) if own.weights.ci.vnni else count, &block,
-                               &halo, &part, all_sums + p * phase_bytes, scratch)
+            if not phase_part(&phase, &t.tile, &part):
+                continue
+            for g in range(t.groups):
+                multiply_phase(run, &phase, t.group + g, co, depth, &t.block, &t.halo, &part,
+                               local_piece(run, LANE_BLOCK, scratch) + g * depth * own.plane * sample.item,
+                               sums_of(run, t, p, g), scratch)
         co += run.order.channels
-    sums.group, sums.ci_from, sums.channels = group, 0, sample.cin
+
+
+cdef void save_lane_pixels(const ConvRun *run, const PixelsTask *t, char *scratch) noexcept nogil:
+    """Save a task's sums; those of several groups at once where there is nothing between them."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputPixels *own = <const InputPixels *>run.blocking.own
+    cdef int64_t p, g, saved
+    cdef Box part, block = t.block
+    cdef Phase phase
+    cdef InputSums sums
     sums.extent, sums.pixel_pitch, sums.ci_pitch = block.extent, 1, own.pitch
-    for p in range(phases):
+    sums.ci_from = 0
+    for p in range(phase_count(sample)):
         make_phase(sample, p, &phase)
-        if not phase_part(&phase, &tile, &part):
+        if not phase_part(&phase, &t.tile, &part):
             continue
-        sums.data = all_sums + p * phase_bytes
-        if run.nonfinite:
-            add_nonfinite_weights(run.problem, &phase, &part, &sums)
-        save_planes(run.problem, &phase, &part, &sums, local_piece(run, LANE_STAGING, scratch))
+        saved = t.groups if pixels_rows(sample) == sample.cin and not run.nonfinite else 1
+        g = 0
+        while g < t.groups:
+            sums.group, sums.channels, sums.data = t.group + g, saved * sample.cin, sums_of(run, t, p, g)
+            if run.nonfinite:
+                add_nonfinite_weights(run.problem, &phase, &part, &sums)
+            save_planes(run.problem, &phase, &part, &sums, local_piece(run, LANE_STAGING, scratch))
+            g += saved
+
+
+cdef void input_pixels_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    """Run task number (groups, tile), all phases of it."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputPixels *own = <const InputPixels *>run.blocking.own
+    cdef int64_t grid[3]
+    cdef PixelsTask t
+    phase_grid(sample, grid)
+    t.group = group_of_task(run.problem, own.tiles, &number, own.together)
+    t.groups = min(own.together, sample.groups - t.group)
+    if not nth_tile(&own.tiling, run.problem.batch, grid, number, &t.tile):
+        return
+    all_phases_halo(sample, &t.halo)
+    block_under(&t.tile, &t.halo, &t.block)
+    t.sums = local_piece(run, LANE_SUMMED, scratch)
+    clear_lane_pixels(run, &t)
+    sum_lane_pixels(run, &t, scratch)
+    save_lane_pixels(run, &t, scratch)
 
 
 cdef void explain_input_pixels(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking,

@@ -106,15 +106,16 @@ cdef bint groups_alternate(const ConvProblem *problem) noexcept nogil:
              or (problem.view[CONV_GRAD_INPUT].channel == stored and sample.cin * stored % CONV_ALIGN))
 
 
-cdef int64_t group_of_task(const ConvProblem *problem, int64_t tasks, int64_t *number) noexcept nogil:
-    """Find the group of a task, and its number among that group's. tasks: of one group."""
-    cdef int64_t group = number[0] // tasks
+cdef int64_t group_of_task(const ConvProblem *problem, int64_t tasks, int64_t *number,
+                           int64_t together=1) noexcept nogil:
+    """Find the first group of a task, which takes so many, and its number among theirs. tasks: of one group."""
+    cdef int64_t part = number[0] // tasks, parts = ceil_div(problem.sample.groups, together)
     if groups_alternate(problem):
-        group = number[0] % problem.sample.groups
-        number[0] //= problem.sample.groups
+        part = number[0] % parts
+        number[0] //= parts
     else:
         number[0] %= tasks
-    return group
+    return part * together
 
 
 cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, InputTile *t) noexcept nogil:
