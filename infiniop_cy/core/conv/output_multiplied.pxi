@@ -3,7 +3,8 @@
 # input is copied with each channel as many times (`spread`). Else as many depthwise convolutions, each of which writes
 # every so-manieth channel. The terms of a sum and their order are the same.
 cdef enum:
-    MULTIPLIED_BYTES = 1 << 19       # of a tile's blocks, so that they stay in L2
+    MULTIPLIED_BYTES = 1 << 19   # of copies, so that they stay in L2
+    MULTIPLIED_SHARED = 4        # times that a pixel is copied, at most
 
     STENCIL_SPREAD = 11          # a piece of a thread's scratch, beside those of depthwise
 
@@ -11,6 +12,7 @@ cdef enum:
 ctypedef struct Multiplied:
     Depthwise depthwise          # of all outputs (spread), or of one of each group
     bint spread
+    bint whole                   # an image is copied, for all of its tiles
     int64_t copied               # channels of the input that a task's are, at most
     int64_t pitch                # bytes from pixel to pixel of the copy
 
@@ -58,23 +60,54 @@ cdef void order_output_multiplied(const SampleGeometry *sample, SumOrder *order)
 
 # ---- all outputs at once
 
-cdef bint cut_spread(const ConvProblem *problem, int threads, Multiplied *own) noexcept nogil:
-    """Cut all output channels into tasks, and pixels into tiles of which the copies stay in the caches; return False
-    where they are not written side by side, or taps reach too far."""
+cdef void cut_copies(const ConvProblem *problem, Multiplied *own) noexcept nogil:
+    """Find how many channels of the input a task copies, and how far apart the pixels of the copy are."""
+    cdef int64_t copies = problem.sample.cin
+    own.copied = min(problem.sample.groups, own.depthwise.each // copies + 2)
+    own.pitch = (own.copied * copies + SPREAD_MOST) * itemsize_of(problem.sample.dtype)
+
+
+cdef bint cut_spread_tiles(const ConvProblem *all_, Multiplied *own) noexcept nogil:
+    """Cut pixels into tiles of which the copies stay in the caches; return False where tiles share much of them."""
     cdef Depthwise *depthwise = &own.depthwise
-    cdef int64_t item = itemsize_of(problem.sample.dtype), copies = problem.sample.cin
+    cdef LaneBlocks blocks = depthwise.blocks
+    cdef int64_t positions
+    if not cut_lane_tiles(&all_.sample, MULTIPLIED_BYTES // own.pitch, &blocks):
+        return False
+    positions = min(all_.sample.pixels_out, sample_positions(blocks.extent, STENCIL_MOST_POSITIONS))
+    if count_tiles(&blocks.tiling, 1, blocks.steps) * positions > MULTIPLIED_SHARED * all_.sample.pixels_out:
+        return False
+    depthwise.blocks = blocks
+    return True
+
+
+cdef bint cut_spread_image(const ConvProblem *problem, const ConvProblem *all_, Multiplied *own) noexcept nogil:
+    """Cut channels into tasks of which the copies of a whole image stay in the caches; return False where it is too
+    large."""
+    cdef int64_t lines = PIXEL_CHANNELS * itemsize_of(problem.sample.dtype) // CONV_ALIGN
+    while own.pitch * all_.sample.pixels_out > MULTIPLIED_BYTES and lines > 1:
+        lines //= 2
+        cut_channels(all_, lines, &own.depthwise)
+        cut_copies(problem, own)
+    return own.pitch * all_.sample.pixels_out <= 2 * MULTIPLIED_BYTES
+
+
+cdef bint cut_spread(const ConvProblem *problem, int threads, Multiplied *own) noexcept nogil:
+    """Cut all output channels and pixels into tasks; return False where they are not written side by side, or the
+    copies would be too large."""
+    cdef Depthwise *depthwise = &own.depthwise
     cdef ConvProblem all_
     all_of_multiplied(problem, &all_)
     cut_depthwise(&all_, FOR_GRAD_INPUT, threads, depthwise)
-    own.copied = min(problem.sample.groups, depthwise.each // copies + 2)
-    own.pitch = (own.copied * copies + SPREAD_MOST) * item
-    if not depthwise.by_pixels or not cut_lane_tiles(&all_.sample, MULTIPLIED_BYTES // own.pitch, &depthwise.blocks):
+    cut_copies(problem, own)
+    own.whole = depthwise.by_pixels and not cut_spread_tiles(&all_, own)
+    if not depthwise.by_pixels or (own.whole and not cut_spread_image(problem, &all_, own)):
         return False
     depthwise.block_vectors = 1
     depthwise.g_apart = sample_positions(depthwise.blocks.extent, STENCIL_MOST_POSITIONS)
     depthwise.sums_apart = sample_positions(depthwise.blocks.pixels, STENCIL_MOST_POSITIONS)
     depthwise.tiles = count_tiles(&depthwise.blocks.tiling, 1, depthwise.blocks.steps)
-    depthwise.together = tiles_together(&all_, threads, depthwise)
+    depthwise.together = depthwise.tiles if own.whole else tiles_together(&all_, threads, depthwise)
     return True
 
 
@@ -91,12 +124,12 @@ cdef void block_spread(const ConvProblem *problem, Blocking *blocking) noexcept 
     book(local, STENCIL_SUMS, depthwise.sums_apart, vector)
     book(local, STENCIL_NATURAL, natural_vectors(&all_.sample, depthwise.vectors), vector)
     book(local, STENCIL_WEIGHTS, depthwise.products, vector)
-    book(local, STENCIL_SPREAD, depthwise.g_apart, own.pitch)
+    book(local, STENCIL_SPREAD, all_.sample.pixels_out if own.whole else depthwise.g_apart, own.pitch)
     blocking.tasks = ceil_div(problem.batch * depthwise.tiles, depthwise.together) * depthwise.parts
 
 
 cdef void spread_tile(const LaneTask *t, const ConvView *x, int64_t copies, char *to, ConvView *spread) noexcept nogil:
-    """Copy what a tile meets of the input; spread: shows the copy as the image that it is a part of."""
+    """Copy what a tile meets of the input, or all of it; spread: shows the copy as the image that it is a part of."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const Multiplied *own = <const Multiplied *>t.run.blocking.own
     cdef int64_t item = itemsize_of(sample.dtype), first = t.channel // copies, z, y
@@ -110,8 +143,8 @@ cdef void spread_tile(const LaneTask *t, const ConvView *x, int64_t copies, char
     for d in range(3):
         begin[d] = t.tile.first[d] * sample.source[d].step + t.own.blocks.halo.low[d]
         extent[d] = begin[d] + (t.tile.extent[d] - 1) * sample.source[d].step + 1 + t.own.blocks.halo.extra[d]
-        begin[d] = max(<int64_t>0, begin[d])
-        extent[d] = max(<int64_t>0, min(size[d], extent[d]) - begin[d])
+        begin[d] = 0 if own.whole else max(<int64_t>0, begin[d])
+        extent[d] = size[d] if own.whole else max(<int64_t>0, min(size[d], extent[d]) - begin[d])
     spread.n, spread.channel, spread.space[2] = 0, item, own.pitch
     spread.space[1] = extent[2] * spread.space[2]
     spread.space[0] = extent[1] * spread.space[1]
@@ -144,8 +177,9 @@ cdef void spread_task(const ConvRun *run, int64_t number, char *scratch) noexcep
     load_lane_weights(&t, local_piece(run, STENCIL_NATURAL, scratch))
     while tile < end and not is_stopped(run):
         begin_tile(&t, tile // own.tiles, tile % own.tiles)
-        spread_tile(&t, &run.problem.view[CONV_GRAD_OUTPUT], run.sample.cin,
-                    local_piece(run, STENCIL_SPREAD, scratch), &all_.view[CONV_GRAD_OUTPUT])
+        if tile % own.tiles == 0 or not (<const Multiplied *>run.blocking.own).whole:
+            spread_tile(&t, &run.problem.view[CONV_GRAD_OUTPUT], run.sample.cin,
+                        local_piece(run, STENCIL_SPREAD, scratch), &all_.view[CONV_GRAD_OUTPUT])
         run_lane_tile(&t, NULL)
         tile += 1
 
