@@ -29,6 +29,13 @@ cdef bint accepts_grouped(const SampleGeometry *sample, const char **why) noexce
     return fits_lanes(sample, why)
 
 
+cdef bint meets_once(const SampleGeometry *sample) noexcept nogil:
+    """Say whether an output's taps meet no pixel of the image twice, on the average, and are so many that its few
+    channels would else go by dot products: vectors a third full take less than to gather these."""
+    return sample.forward and sample.taps >= OUTPUT_DOT_TERMS and 3 * lane_channels(sample) >= sample.lanes \
+        and sample.taps * sample.pixels_in <= sample.pixels_out
+
+
 cdef bint fits_lanes(const SampleGeometry *sample, const char **why) noexcept nogil:
     """Say whether channels fill the lanes, and whether the blocks of a tile are small enough."""
     cdef LaneBlocks blocks
@@ -36,7 +43,7 @@ cdef bint fits_lanes(const SampleGeometry *sample, const char **why) noexcept no
     if sample.taps > (FORWARD_TAPS if sample.forward else STENCIL_TAPS) or sample.pixels_in == 0:
         why[0] = b"there are too many taps, or no pixels"
         return False
-    if 3 * lane_channels(sample) < sample.lanes:
+    if 2 * lane_channels(sample) < sample.lanes and not meets_once(sample):
         why[0] = b"most lanes of a vector would be empty"
         return False
     if without_padding(sample) < 0.01:

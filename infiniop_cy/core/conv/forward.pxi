@@ -86,6 +86,8 @@ cdef enum:
     FOLD_OUTPUTS = 16     # channels of the output, at least
     FOLD_TAPS = 32
     FOLD_PIXELS = 8       # of the output, more than these: fewer go by dot products
+    FOLD_ROW = 8          # of a row of it, at least, since what taps meet is moved row by row; or
+    FOLD_PATCHES = 4      # where no two of them share pixels
 
 
 cdef void exchange_axis(ConvAxis *axis, SourceAxis *source) noexcept nogil:
@@ -104,7 +106,8 @@ cdef bint folding_pays(const SampleGeometry *sample) noexcept nogil:
     them."""
     cdef const ConvAxis *axis = &sample.axis[2]
     return sample.groups == 1 and 1 <= sample.cin <= FOLD_CHANNELS and sample.cout >= FOLD_OUTPUTS \
-        and 1 < axis.kernel <= FOLD_TAPS and sample.pixels_out > FOLD_PIXELS
+        and 1 < axis.kernel <= FOLD_TAPS and sample.pixels_out > FOLD_PIXELS \
+        and axis.size_out >= (FOLD_ROW if axis.stride < axis.kernel else FOLD_PATCHES)
 
 
 cdef void fold_axis(SampleGeometry *sample) noexcept nogil:

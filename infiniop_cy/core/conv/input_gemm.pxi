@@ -6,15 +6,21 @@ cdef enum:
     GEMM_BLOCK_ELEMENTS = 1 << 16
     GEMM_POSITIONS = 4096       # of a packed block, at most, or, of several classes of taps:
     GEMM_CLASS_POSITIONS = 8192
-    GEMM_FEW_ELEMENTS = 1 << 17  # of a block of few channels, which may have more positions
+    GEMM_FEW_BYTES = 1 << 19    # of a block of few channels, which may have more positions
+
+
+cdef int64_t joined_gemm_positions(const SampleGeometry *sample) noexcept nogil:
+    """Return the most positions of a packed block of several samples."""
+    return GEMM_POSITIONS if block_classes(sample) == 1 else GEMM_CLASS_POSITIONS
 
 
 cdef int64_t most_gemm_positions(const SampleGeometry *sample) noexcept nogil:
     """Return the most positions of a packed block: more of few channels."""
     cdef SumOrder order
+    if block_classes(sample) > 1:
+        return GEMM_CLASS_POSITIONS
     order_panel(sample, &order)
-    return max(<int64_t>GEMM_POSITIONS if block_classes(sample) == 1 else <int64_t>GEMM_CLASS_POSITIONS,
-               GEMM_FEW_ELEMENTS // max(<int64_t>1, block_pitch(sample, &order)))
+    return max(<int64_t>GEMM_POSITIONS, GEMM_FEW_BYTES // max(<int64_t>1, block_pitch(sample, &order) * sample.item))
 
 
 cdef int64_t input_gemm_pixels(const SampleGeometry *sample, int64_t channels, Tiling *tiling,
@@ -51,6 +57,17 @@ cdef bint accepts_input_gemm(const SampleGeometry *sample, const char **why) noe
     return True
 
 
+cdef bint packs_small_blocks(const SampleGeometry *sample) noexcept nogil:
+    """Say whether gemm accepts, and not for having few channels only."""
+    cdef const char *why
+    cdef int64_t positions
+    cdef SumOrder order
+    cdef Tiling tiling
+    order_panel(sample, &order)
+    input_gemm_pixels(sample, order.channels, &tiling, &positions)
+    return positions <= joined_gemm_positions(sample) and accepts_input_gemm(sample, &why)
+
+
 cdef bint packs_slowly(const ConvProblem *problem, bint vnni) noexcept nogil:
     """Say whether a block takes so long to pack that fewer tasks shall pack it anew, each for its columns."""
     cdef const ConvView *g = &problem.view[CONV_GRAD_OUTPUT]
@@ -65,10 +82,10 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
     cdef int64_t positions, wanted, pixels = input_gemm_pixels(sample, order.channels, &own.tiling, &positions)
     block_input_columns(sample, order, own)
     own.ordered = part_in_order(sample, order) < 1
-    tile_phases(problem, pixels, most_gemm_positions(sample), &own.tiling)
+    tile_phases(problem, pixels, joined_gemm_positions(sample), &own.tiling)
     while threads > 1 and pixels > MIN_TILE_PIXELS and input_tile_tasks(problem, own) < 4 * threads:
         pixels //= 2
-        tile_phases(problem, pixels, most_gemm_positions(sample), &own.tiling)
+        tile_phases(problem, pixels, joined_gemm_positions(sample), &own.tiling)
     wanted = (2 if packs_slowly(problem, own.weights.ci.vnni) else 4) * threads
     while threads > 1 and own.task_panels > 1 and input_tile_tasks(problem, own) < wanted:
         own.task_panels = ceil_div(own.task_panels, 2)

@@ -65,7 +65,7 @@ cdef void cut_input_pixels(const SampleGeometry *sample, Tiling *tiling) noexcep
 cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) noexcept nogil:
     cdef Tiling tiling
     cdef int64_t few = 2 * sample.lanes // 3 if sample.lanes >= LONG_VECTOR else sample.lanes
-    if sample.cin == 0 or (sample.cin > few and (sample.cout > LANE_DEPTH or accepts_input_gemm(sample, why))):
+    if sample.cin == 0 or (sample.cin > few and (sample.cout > LANE_DEPTH or packs_small_blocks(sample))):
         why[0] = b"the input channels of a group fill a vector, or nearly so"
         return False
     if sample.pixels_in == 0 or phase_count(sample) > LANE_ROWS \
@@ -77,7 +77,7 @@ cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) n
         why[0] = b"the block that the taps of a tile reach is too large"
         return False
     if gaps_fill_lanes(sample, &tiling, 0.4) \
-            or (gaps_fill_lanes(sample, &tiling, 1.2) and accepts_input_gemm(sample, why)):
+            or (gaps_fill_lanes(sample, &tiling, 1.2) and packs_small_blocks(sample)):
         why[0] = b"most lanes would hold what lies between the rows of a tile"
         return False
     if existing_products(sample) < 0.15 * sample.pixels_out:

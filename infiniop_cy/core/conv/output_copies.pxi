@@ -20,8 +20,8 @@ ctypedef struct OutputCopies:
     int64_t slabs, slab          # of an image, along axis: how many, and rows of each
     int axis                     # the first of more than one pixel
     int64_t image_units          # (sample, channels, slab); 0: the image stays where it is
-    int64_t rows                 # of weights in a unit
-    int64_t weight_units         # (group, rows)
+    int64_t rows, channels       # of weights in a unit
+    int64_t weight_units         # (group, rows, channels)
 
 
 cdef int64_t channel_blocks(const SampleGeometry *sample) noexcept nogil:
@@ -66,7 +66,8 @@ cdef void plan_copies(const ConvProblem *problem, int64_t window_blocks, OutputC
              blocking.samples * sample.groups * sample.cout * sample.pixels_out, stored)
     if window_blocks >= OUTPUT_COPY_BLOCKS and not rows_of_terms(sample, w):
         copies.rows = max(<int64_t>1, min(sample.cin, OUTPUT_COPY_UNIT // terms))
-        copies.weight_units = sample.groups * ceil_div(sample.cin, copies.rows)
+        copies.channels = sample.cout if terms <= OUTPUT_COPY_UNIT else <int64_t>OUTPUT_COPY_CHANNELS
+        copies.weight_units = sample.groups * ceil_div(sample.cin, copies.rows) * ceil_div(sample.cout, copies.channels)
         book(&blocking.shared, OUTPUT_DOT_WEIGHTS, sample.groups * sample.cin * terms, stored)
     blocking.prepares = copies.image_units + copies.weight_units
 
@@ -97,32 +98,38 @@ cdef void copy_image(const ConvRun *run, const OutputCopies *copies, int64_t num
                 min(<int64_t>OUTPUT_COPY_CHANNELS, all_channels - channel), to, sample.pixels_out)
 
 
-cdef void copy_weights(const ConvRun *run, const OutputCopies *copies, int64_t number) noexcept nogil:
-    """Copy unit number (group, rows) of the weights."""
+cdef void copy_row(const ConvRun *run, const char *source, int64_t channels, char *to) noexcept nogil:
+    """Copy the weights of some channels of an output channel as (channel, tap)."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
-    cdef int64_t stored = itemsize_of(sample.dtype), blocks = ceil_div(sample.cin, copies.rows), row, tap, co
-    cdef int64_t group = number // blocks, first = number % blocks * copies.rows
-    cdef int64_t size = sample.cout * sample.taps * stored
+    cdef int64_t stored = itemsize_of(sample.dtype), tap = 0, co, line = sample.axis[2].kernel
     cdef ConvertKernel copy = kernels.convert[sample.dtype][sample.dtype]
-    cdef char *to = shared_piece(run, OUTPUT_DOT_WEIGHTS) + (group * sample.cin + first) * size
-    cdef const char *source
+    if outputs_in_line(sample, w):
+        kernels.transpose[sample.dtype](source, sample.cout * stored, to, sample.taps * stored, channels, sample.taps)
+    elif sample.cout >= line:
+        for tap in range(sample.taps):
+            copy(source + tap_offset(sample, w, tap), w.n, to + tap * stored, sample.taps * stored, channels)
+    else:
+        for co in range(channels):
+            tap = 0
+            while tap < sample.taps:
+                copy(source + co * w.n + tap_offset(sample, w, tap), w.space[2],
+                     to + (co * sample.taps + tap) * stored, stored, line)
+                tap += line
+
+
+cdef void copy_weights(const ConvRun *run, const OutputCopies *copies, int64_t number) noexcept nogil:
+    """Copy unit number (group, rows, channels) of the weights."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
+    cdef int64_t parts = ceil_div(sample.cout, copies.channels), blocks = ceil_div(sample.cin, copies.rows), row
+    cdef int64_t co = number % parts * copies.channels, first = number // parts % blocks * copies.rows
+    cdef int64_t group = number // (parts * blocks), channels = min(copies.channels, sample.cout - co)
+    cdef int64_t size = sample.taps * itemsize_of(sample.dtype)
+    cdef char *to = shared_piece(run, OUTPUT_DOT_WEIGHTS)
     for row in range(first, min(first + copies.rows, sample.cin)):
-        source = w.data + group * w.group + row * w.channel
-        if outputs_in_line(sample, w):
-            kernels.transpose[sample.dtype](source, sample.cout * stored, to, sample.taps * stored, sample.cout,
-                                            sample.taps)
-        elif sample.cout >= sample.axis[2].kernel:
-            for tap in range(sample.taps):
-                copy(source + tap_offset(sample, w, tap), w.n, to + tap * stored, sample.taps * stored, sample.cout)
-        else:
-            for co in range(sample.cout):
-                tap = 0
-                while tap < sample.taps:
-                    copy(source + co * w.n + tap_offset(sample, w, tap), w.space[2],
-                         to + (co * sample.taps + tap) * stored, stored, sample.axis[2].kernel)
-                    tap += sample.axis[2].kernel
-        to += size
+        copy_row(run, w.data + group * w.group + row * w.channel + co * w.n, channels,
+                 to + ((group * sample.cin + row) * sample.cout + co) * size)
 
 
 cdef void copy_unit(const ConvRun *run, const OutputCopies *copies, int64_t number) noexcept nogil:
