@@ -39,7 +39,7 @@ cdef bint folds_in_line(const ConvProblem *problem) noexcept nogil:
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *view = &problem.view[CONV_GRAD_OUTPUT]
     cdef int64_t item = itemsize_of(sample.dtype)
-    return sample.folded > 1 and sample.fold_step == 1 and view.channel == item \
+    return sample.folded > 1 and sample.fold_step == 1 and (view.channel == item or sample.cout == sample.folded) \
         and view.space[2] == sample.cout // sample.folded * item
 
 
@@ -102,6 +102,48 @@ cdef void pack_folded_in_line(const ConvProblem *problem, const Box *box, int64_
                            vnni, stage)
 
 
+cdef void zip_folded_row(const ConvProblem *problem, const Box *box, FoldedRow *row, char *to) noexcept nogil:
+    """Put the channels of a row side by side, as far as some positions meet it."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *view = &problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t stored = itemsize_of(sample.dtype), channels = sample.cout // sample.folded
+    cdef int64_t begin = max(<int64_t>0, box.first[2])
+    cdef int64_t end = min(sample.axis[2].size_out, box.first[2] + (box.extent[2] - 1) * box.step[2] + sample.folded)
+    if row.first == NULL or end <= begin:
+        return
+    kernels.transpose[sample.dtype](row.first + begin * stored, view.channel, to, channels * stored, end - begin,
+                                    channels)
+    row.first = to - begin * channels * stored
+
+
+cdef void pack_folded_zipped(const ConvProblem *problem, const Box *box, int64_t co, int64_t count, char *to,
+                             int64_t pitch, bint vnni, char *stage) noexcept nogil:
+    """Pack a box, row by row, of pixels that lie side by side: their channels are put so first, once for all taps."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t item = 2 if vnni else sample.item, planes = box.extent[0] * box.extent[1], number, x = 0, most
+    cdef int64_t room = staging_elements(sample) - sample.cout
+    cdef Box piece = box[0]
+    cdef FoldedRow row
+    most = (room // (sample.cout // sample.folded) - sample.folded) // box.step[2] + 1
+    while x < box.extent[2]:
+        piece.first[2], piece.extent[2] = box.first[2] + x * box.step[2], min(most, box.extent[2] - x)
+        for number in range(box.samples * planes):
+            row = folded_row(problem, &piece, number // planes, number % planes // box.extent[1],
+                             number % box.extent[1])
+            zip_folded_row(problem, &piece, &row, stage)
+            pack_folded_pixels(problem, &row, piece.extent[2], co, count,
+                               to + (number * box.extent[2] + x) * pitch * item, pitch, vnni,
+                               stage + room * itemsize_of(sample.dtype))
+        x += most
+
+
+cdef bint folds_zipped(const ConvProblem *problem, const Box *box) noexcept nogil:
+    """Say whether a row's pixels lie side by side, and what at least one position meets has room in a stage."""
+    cdef const SampleGeometry *sample = &problem.sample
+    return sample.fold_step == 1 and problem.view[CONV_GRAD_OUTPUT].space[2] == itemsize_of(sample.dtype) \
+        and 2 * sample.cout + box.step[2] * (sample.cout // sample.folded) <= staging_elements(sample)
+
+
 cdef void pack_folded_channels(const ConvProblem *problem, const Box *box, int64_t group, int64_t co, int64_t count,
                                char *to, int64_t pitch, bint vnni, char *stage, int64_t *place) noexcept nogil:
     """Pack a box of grad_output for some co of a group as pack_channels does; where taps are folded, row by row."""
@@ -119,6 +161,9 @@ cdef void pack_folded_channels(const ConvProblem *problem, const Box *box, int64
         return
     if folds_in_line(problem):
         pack_folded_in_line(problem, box, co, count, to, pitch, vnni, stage)
+        return
+    if folds_zipped(problem, box):
+        pack_folded_zipped(problem, box, co, count, to, pitch, vnni, stage)
         return
     for i in range(min(<int64_t>STAGE_PIXELS, box.extent[2])):
         place[i] = i * pitch * item
