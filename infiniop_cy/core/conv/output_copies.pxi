@@ -47,6 +47,11 @@ cdef bint rows_of_terms(const SampleGeometry *sample, const ConvView *w) noexcep
     return taps_in_line(sample, w) and (w.n == sample.taps * itemsize_of(sample.dtype) or sample.cout == 1)
 
 
+cdef bint copies_weights(const ConvProblem *problem, int64_t window_blocks) noexcept nogil:
+    """Say whether the weights are copied as rows, being read for so many blocks of windows."""
+    return window_blocks >= OUTPUT_COPY_BLOCKS and not rows_of_terms(&problem.sample, &problem.view[CONV_WEIGHT])
+
+
 cdef void plan_copies(const ConvProblem *problem, int64_t window_blocks, OutputCopies *copies,
                       Blocking *blocking) noexcept nogil:
     """Cut what is copied into units, and make room for it: the image of a pass, if any, and the weights, if they are
@@ -64,7 +69,7 @@ cdef void plan_copies(const ConvProblem *problem, int64_t window_blocks, OutputC
         copies.image_units = blocking.samples * channel_blocks(sample) * copies.slabs
         book(&blocking.shared, OUTPUT_DOT_IMAGE,
              blocking.samples * sample.groups * sample.cout * sample.pixels_out, stored)
-    if window_blocks >= OUTPUT_COPY_BLOCKS and not rows_of_terms(sample, w):
+    if copies_weights(problem, window_blocks):
         copies.rows = max(<int64_t>1, min(sample.cin, OUTPUT_COPY_UNIT // terms))
         copies.channels = sample.cout if terms <= OUTPUT_COPY_UNIT else <int64_t>OUTPUT_COPY_CHANNELS
         copies.weight_units = sample.groups * ceil_div(sample.cin, copies.rows) * ceil_div(sample.cout, copies.channels)

@@ -157,6 +157,12 @@ cdef int64_t output_dot_tasks(const SampleGeometry *sample, int64_t samples, Out
     return sample.groups * own.row_blocks * own.window_blocks
 
 
+cdef int64_t windows_of_task(const SampleGeometry *sample, int64_t samples, int64_t least) noexcept nogil:
+    """Return the most windows of a task whose stretches have at least so many terms."""
+    return max(<int64_t>1, min(min(<int64_t>OUTPUT_DOT_WINDOWS, samples * sample.pixels_in),
+                               OUTPUT_DOT_ELEMENTS // least))
+
+
 cdef void block_output_dot(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                            Blocking *blocking) noexcept nogil:
     """Give a task as many windows and output channels as fit; fewer channels, then windows, while there are too few
@@ -169,11 +175,12 @@ cdef void block_output_dot(const ConvProblem *problem, const SumOrder *order, in
     samples = blocking.samples if blocking.samples else problem.batch
     own.terms, own.padded = lines * sample.axis[2].kernel, meets_padding(sample)
     least = own.terms
+    own.windows = windows_of_task(sample, samples, least)
     if (problem.view[CONV_GRAD_OUTPUT].channel == itemsize_of(sample.dtype) and not blocking.samples) \
-            or not rows_of_terms(sample, &problem.view[CONV_WEIGHT]):  # vectors of channels are transposed
-        least = max(least, min(sample.cout, sample.lanes) * sample.taps)
-    own.windows = max(<int64_t>1, min(min(<int64_t>OUTPUT_DOT_WINDOWS, samples * sample.pixels_in),
-                                      OUTPUT_DOT_ELEMENTS // least))
+            or not (rows_of_terms(sample, &problem.view[CONV_WEIGHT])
+                    or copies_weights(problem, ceil_div(samples * sample.pixels_in, own.windows))):
+        least = max(least, min(sample.cout, sample.lanes) * sample.taps)  # vectors of channels are transposed
+        own.windows = windows_of_task(sample, samples, least)
     own.rows = max(<int64_t>1, min(sample.cin, <int64_t>OUTPUT_DOT_ROWS))
     while threads > 1 and output_dot_tasks(sample, samples, own) < OUTPUT_DOT_TASKS * threads:
         if own.rows > 2 * DOT_ROWS:
