@@ -1,6 +1,7 @@
 # grad_input with pixels in lanes, for few input channels to a group: ci are the rows of a register tile (scalars of the
 # packed weights) and the columns are positions of a packed block of grad_output, as they lie, those between the pixels
-# too. No transposition; a tap is an unaligned load. All phases of the stride share one block.
+# too. No transposition; a tap is an unaligned load. All phases of the stride share one block. Groups of few channels
+# that lie side by side are packed and saved some at a time.
 cdef enum:
     LANE_PIXELS = 1792        # of a tile
     LANE_SUMS = 1 << 15       # elements, or about, of all phases
@@ -206,8 +207,8 @@ cdef void multiply_phase(const ConvRun *run, const Phase *phase, int64_t group, 
 cdef void pack_output_planes(const ConvRun *run, const Box *block, int64_t group, int64_t co, int64_t channels,
                              char *scratch) noexcept nogil:
     """Pack a block of grad_output for some co of a group, or all co of some groups (channels > cout), as
-    [co][position], or by pairs of co. Zeros come after the
-    positions, as far as register tiles read: what memory held might be subnormal, which takes long to multiply."""
+    [co][position], or by pairs of co. Zeros come after the positions, as far as register tiles read: what memory held
+    might be subnormal, which takes long to multiply."""
     cdef const InputPixels *own = <const InputPixels *>run.blocking.own
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef int64_t size[3]
