@@ -27,6 +27,36 @@ INFINIOP_INLINE void put_rows(V (&sum)[rows][vectors], const BatchReduce &steps,
         }
 }
 
+// Adds the products of all steps to sum. asks: whether what steps->a_ahead and b_ahead say is asked for meanwhile.
+template <bool asks, class V, int rows, int vectors>
+INFINIOP_INLINE void add_steps(const BatchReduce *steps, const scalar<V> *a_, const int64_t (&at)[rows],
+                               const scalar<V> *b_, V (&sum)[rows][vectors]) {
+    typedef scalar<V> S;
+    constexpr int count = lanes<V>::count;
+    const int64_t depth = steps->depth, a_step = steps->a_step, b_step = steps->b_step;
+    const int64_t a_ahead = asks ? at[0] + steps->a_ahead : 0, b_ahead = asks ? steps->b_ahead : 0;
+    for (int64_t s = 0; s < steps->count; s++) {
+        const S *a = a_ + steps->a_offset[s], *b = b_ + steps->b_offset[s];
+        for (int64_t k = 0; k < depth; k++, a += a_step, b += b_step) {
+            if (asks) __builtin_prefetch(a + a_ahead);
+            if (b_ahead) {
+                const S *soon = b + b_ahead;
+#pragma GCC unroll 8
+                for (int j = 0; j < vectors; j++) __builtin_prefetch(soon + j * count);
+            }
+            V column[vectors];
+#pragma GCC unroll 8
+            for (int j = 0; j < vectors; j++) column[j] = load<V>(b + j * count);
+#pragma GCC unroll 8
+            for (int i = 0; i < rows; i++) {
+                V factor = splat<V>(a[at[i]]);
+#pragma GCC unroll 8
+                for (int j = 0; j < vectors; j++) sum[i][j] = mul_add(factor, column[j], sum[i][j]);
+            }
+        }
+    }
+}
+
 template <class V, int rows, int vectors>
 void gemm(const BatchReduce *steps, const void *a_, const int64_t *indirection, const void *b_, void *c_, int64_t c_row,
           int end) {
@@ -42,21 +72,8 @@ void gemm(const BatchReduce *steps, const void *a_, const int64_t *indirection, 
     int64_t at[rows];
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++) at[i] = indirection[i];
-    const int64_t depth = steps->depth, a_step = steps->a_step, b_step = steps->b_step;
-    for (int64_t s = 0; s < steps->count; s++) {
-        const S *a = (const S *)a_ + steps->a_offset[s], *b = (const S *)b_ + steps->b_offset[s];
-        for (int64_t k = 0; k < depth; k++, a += a_step, b += b_step) {
-            V column[vectors];
-#pragma GCC unroll 8
-            for (int j = 0; j < vectors; j++) column[j] = load<V>(b + j * count);
-#pragma GCC unroll 8
-            for (int i = 0; i < rows; i++) {
-                V factor = splat<V>(a[at[i]]);
-#pragma GCC unroll 8
-                for (int j = 0; j < vectors; j++) sum[i][j] = mul_add(factor, column[j], sum[i][j]);
-            }
-        }
-    }
+    if (steps->a_ahead || steps->b_ahead) add_steps<true, V>(steps, (const S *)a_, at, (const S *)b_, sum);
+    else add_steps<false, V>(steps, (const S *)a_, at, (const S *)b_, sum);
     if (end >= GEMM_PUT) return put_rows<V, rows, vectors>(sum, *steps, c, c_row, end == GEMM_PUT_PAST);
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)

@@ -30,6 +30,8 @@ cdef extern from "../kernels/table.h" nogil:
         const int64_t *b_offset
         int64_t a_step
         int64_t b_step
+        int64_t a_ahead
+        int64_t b_ahead
         int64_t columns
         const void *bias
     int GEMM_PUT, GEMM_PUT_PAST

@@ -297,6 +297,7 @@ cdef void multiply_weights(const ConvRun *run, Col2imTask *t, const Box *tile, i
         t.rows[i] = i * OUTPUT_PITCH
     repeat_last(t.rows, rows)
     steps.count, steps.a_offset, steps.b_offset, steps.a_step, steps.b_step = 1, &at, &at, 1, pitch
+    steps.a_ahead = steps.b_ahead = 0
     in_place = weights_in_place(run.problem, t, chunk, rows)
     if in_place:
         steps.b_step = run.problem.view[CONV_WEIGHT].n // sample.item

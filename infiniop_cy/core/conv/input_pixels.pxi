@@ -187,6 +187,7 @@ cdef void multiply_phase(const ConvRun *run, const Phase *phase, int64_t group, 
     for s in range(MAX_ROWS):
         indirection[s] = units * s
     steps.a_offset, steps.b_offset, steps.depth = a_offset, b_offset, depth
+    steps.a_ahead = steps.b_ahead = 0
     steps.a_step, steps.b_step = units * columns, own.plane
     while tap < phase.tap_count:
         steps.count = min(run.order.taps, phase.tap_count - tap)

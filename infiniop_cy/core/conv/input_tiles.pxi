@@ -200,6 +200,7 @@ cdef void begin_steps(const ConvRun *run, const InputTile *t, BatchReduce *steps
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     steps.a_offset, steps.b_offset = t.a_offset, t.b_offset
     steps.a_step, steps.b_step = 2 if own.weights.ci.vnni else 1, own.weights.ci.columns
+    steps.a_ahead = steps.b_ahead = 0
 
 
 cdef void end_input_tile(const ConvRun *run, const InputTile *t, const int64_t *place) noexcept nogil:

@@ -50,11 +50,13 @@ cdef void multiply(const RegisterTile *tile, const BatchReduce *steps, const cha
                    int64_t rows, const char *b, char *c, int64_t c_row, int64_t item, bint accumulate,
                    Prefetch *prefetch) noexcept nogil:
     """Add a b to c by register tiles; the indirection buffer and c go on for MAX_ROWS more rows that nobody reads.
-    c_row counts elements of `item` bytes."""
+    c_row counts elements of `item` bytes. What is ahead in b the first register tile asks for."""
+    cdef BatchReduce asking = steps[0]
     cdef int64_t i = 0
     while i < rows:
         prefetch_some(prefetch)
-        tile.kernel(steps, a, indirection + i, b, c + i * c_row * item, c_row, accumulate)
+        tile.kernel(&asking, a, indirection + i, b, c + i * c_row * item, c_row, accumulate)
+        asking.b_ahead = 0
         i += tile.rows
 
 

@@ -71,7 +71,7 @@ cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchRe
     cdef int64_t many = WEIGHT_CHUNK, panel = t.column_panel
     cdef int64_t calls = t.panels * ceil_div(t.rows, register_tile(sample, &own.co, t.cos).rows)
     cdef char *sums = t.sums if t.chains else t.chained
-    cdef bint copies = not spreads_over_sets(steps.b_step * item)
+    cdef bint copies = not spreads_over_sets(steps.b_step * item), asks = steps.count == 1 and not copies
     cdef Prefetch ahead[2 * WEIGHT_STRETCHES]
     cdef WeightChunk chunk
     if steps.count > 1:
@@ -80,17 +80,20 @@ cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchRe
         memset(t.chained, 0, t.rows * t.pitch * item)
     while first < last:
         no_prefetch(&ahead[0])
-        if calls >= WEIGHT_CALLS and first + many < last:
+        if not asks and calls >= WEIGHT_CALLS and first + many < last:
             take_chunk(t, steps, first + many, many, &chunk)
             prefetch_chunk(run, t, &chunk, calls, ahead)
         take_chunk(t, steps, first, many, &chunk)
         if copies:
             copy_columns(run, t, &chunk)
             panel = chunk.steps.count * chunk.steps.depth * own.co.columns
+        elif asks:
+            chunk.steps.a_ahead, chunk.steps.b_ahead = many * steps.a_step, many * steps.b_step
         for p in range(t.panels):
             multiply(register_tile(sample, &own.co, t.cos - p * own.co.columns), &chunk.steps, t.input, t.indirection,
                      t.rows, (t.output if copies else t.columns) + p * panel * item, sums + p * own.co.columns * item,
                      t.pitch, item, True, &ahead[0])
+            chunk.steps.a_ahead = 0
         first += many
     if not t.chains:
         add_values(sample, t.chained, t.sums, t.rows * t.pitch)

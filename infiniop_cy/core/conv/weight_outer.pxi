@@ -208,6 +208,7 @@ cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chun
     else:
         zero_columns(sample, 0, columns_read(sample, count, chunk.columns), count, t.sums)
     steps.count, steps.a_offset, steps.b_offset = 1, &at, &at
+    steps.a_ahead = steps.b_ahead = 0
     steps.a_step, steps.b_step = OUTPUT_PITCH, chunk_pitch(sample)
     repeat_last(t.rows, count)
     while not is_stopped(run) and nth_tile(&own.tiling, problem.batch, size, tile_number, &tile):

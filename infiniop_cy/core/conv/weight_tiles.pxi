@@ -275,6 +275,7 @@ cdef void sum_weight_tile(const ConvRun *run, WeightTile *t, const Box *tile, in
     cdef Prefetch prefetch
     cdef BatchReduce steps
     output_size(sample, size)
+    steps.a_ahead = steps.b_ahead = 0
     nonfinite = pack_rows(run, t, tile, &steps)
     repeat_last(t.indirection, t.rows)
     pack_output_columns(run, t, tile, &steps)
