@@ -81,14 +81,44 @@ INFINIOP_INLINE void pixels_tile(PixelsPart<T> part, const char *from, const sca
     }
 }
 
-// All channels of some results: whole pixels are read and written while they are in the nearest cache.
+// Where the pixels lie that the next block of a row is the first to meet: of the rows that no earlier result has met.
+struct PixelsAhead {
+    enum { MOST = 64 };
+    int count = 0;
+    int64_t at[MOST];
+
+    PixelsAhead(const StencilPixels *r, int many) {
+        const int64_t pixel = r->from_pixel / r->step;
+        const PixelLine *line = r->line, *end = line + r->lines;
+        while (line < end && line->at > r->line->at - r->from_row) {
+            const int64_t row = line->at - line->pixel * pixel;
+            int64_t last = line->pixel;  // of those of the row that this block's first result meets
+            for (; line < end && line->at - line->pixel * pixel == row; line++)
+                last = line->pixel > last ? line->pixel : last;
+            for (int64_t i = 1; i <= many * r->step && count < MOST; i++)
+                at[count++] = row + (last + (many - 1) * r->step + i) * pixel;
+        }
+    }
+
+    // Asks for their channels that lie in one cache line; more than a line at a time would hold up what is computed.
+    INFINIOP_INLINE void prefetch_channels(const char *from) const {
+        for (int i = 0; i < count; i++) prefetch(from + at[i]);
+    }
+};
+
+// All channels of some results: whole pixels are read and written while they are in the nearest cache, and (not NULL)
+// what is ahead is asked for.
 template <class T, int many, int side, bool edge>
-INFINIOP_INLINE void pixels_block(PixelsPart<T> part, const char *from, int wanted, bool past, char *to) {
+INFINIOP_INLINE void pixels_block(PixelsPart<T> part, const char *from, int wanted, bool past, const PixelsAhead *ahead,
+                                  char *to) {
     constexpr int count = lanes<compute_vector<T>>::count;
     const StencilPixels *r = part.r;
     const scalar<compute_vector<T>> *bias = (const scalar<compute_vector<T>> *)r->bias;
     auto tile = [&](auto vectors, auto whole) {
         constexpr int64_t bytes = vectors.value * count * sizeof(T);
+        if (ahead && (bytes % 64 == 0 || part.channels * int64_t(sizeof(T)) % 64 > 64 - bytes ||
+                      part.channels * int64_t(sizeof(T)) % 64 == 0))
+            ahead->prefetch_channels(from);
         pixels_tile<T, many, vectors.value, edge || !whole.value, whole.value>(part, from, bias, wanted, past, to);
         part.channels -= vectors.value * count, part.weight += vectors.value * r->weights, from += bytes, to += bytes;
         if (bias) bias += vectors.value * count;
@@ -97,22 +127,10 @@ INFINIOP_INLINE void pixels_block(PixelsPart<T> part, const char *from, int want
     while (part.channels > 0) tile(std::integral_constant<int, 1>(), std::false_type());
 }
 
-// What the next block of a row is the first to meet: of the rows that no earlier result has met.
-template <class T> INFINIOP_INLINE void prefetch_pixels(const StencilPixels *r, const char *from, int many) {
-    int64_t again = 0;
-    for (const PixelLine *line = r->line, *end = line + r->lines; line < end; line++) {
-        if (line->at <= r->line->at - r->from_row) break;
-        again = line > r->line && line->pixel < line[-1].pixel ? again + line[-1].taps : 0;
-        for (int64_t k = 0; again + k < r->step && k < line->taps; k++)
-            for (int i = many; i < 2 * many; i++)
-                for (int64_t c = 0; c < r->channels * int64_t(sizeof(T)); c += 64)
-                    prefetch(from + line->at + i * r->from_pixel + c);
-    }
-}
 
 template <class T> void stencil_pixels(const StencilPixels *r, const char *from, const void *weight, char *to) {
     typedef compute_vector<T> V;
-    constexpr int side = sizeof(T) == sizeof(scalar<V>) ? 64 / int(sizeof(V)) : 1, many = 8 / side;
+    constexpr int side = sizeof(T) == sizeof(scalar<V>) ? 64 / int(sizeof(V)) : 1, many = sizeof(V) == 64 && sizeof(T) > 2 ? 4 : 8 / side;
     const bool past = r->past && (uintptr_t(to) | r->to_row | r->to_pixel | r->channels * sizeof(T)) % 64 == 0;
     int64_t lowest = 0, highest = 0, first_row = 0, end_row = r->rows;  // of results that only meet what is inside
     for (const PixelLine *line = r->line, *end = line + r->lines; line < end; line++) {
@@ -121,6 +139,7 @@ template <class T> void stencil_pixels(const StencilPixels *r, const char *from,
         first_row = line->first_row > first_row ? line->first_row : first_row;
         end_row = line->end_row < end_row ? line->end_row : end_row;
     }
+    const PixelsAhead next(r, many);
     for (int64_t y = 0; y < r->rows; y++)
         for (int64_t x = 0; x < r->width; x += many) {
             int wanted = many;
@@ -129,11 +148,11 @@ template <class T> void stencil_pixels(const StencilPixels *r, const char *from,
             const char *at = from + y * r->from_row + x * r->from_pixel;
             char *out = to + y * r->to_row + x * r->to_pixel;
             const PixelsPart<T> part = {r, y, x, r->channels, (const scalar<V> *)weight};
-            if (x + 2 * many <= r->width) prefetch_pixels<T>(r, at, many);
+            const PixelsAhead *ahead = x + 2 * many <= r->width ? &next : nullptr;
             if (wanted == many && y >= first_row && y < end_row && lowest + x * r->step >= 0 &&
                 highest + (x + many - 1) * r->step < r->row)
-                pixels_block<T, many, side, false>(part, at, wanted, past, out);
-            else pixels_block<T, many, side, true>(part, at, wanted, past, out);
+                pixels_block<T, many, side, false>(part, at, wanted, past, ahead, out);
+            else pixels_block<T, many, side, true>(part, at, wanted, past, ahead, out);
         }
 }
 
