@@ -59,8 +59,8 @@ INFINIOP_INLINE void pixels_tile(PixelsPart<T> part, const char *from, const sca
     constexpr int count = lanes<V>::count;
     V sum[many][side] = {};
     for (const PixelLine *line = part.r->line, *end = line + part.r->lines; line < end; line++) {
-        if (sizeof(V) == 64 && line->taps == 5) add_pixel_line<T, many, side, 5, edge, whole>(part, *line, from, sum);
-        else if (sizeof(V) == 64 && line->taps == 4)
+        if (many * sizeof(V) == 512 && line->taps == 5) add_pixel_line<T, many, side, 5, edge, whole>(part, *line, from, sum);
+        else if (many * sizeof(V) == 512 && line->taps == 4)
             add_pixel_line<T, many, side, 4, edge, whole>(part, *line, from, sum);
         else if (line->taps == 3) add_pixel_line<T, many, side, 3, edge, whole>(part, *line, from, sum);
         else if (line->taps == 2) add_pixel_line<T, many, side, 2, edge, whole>(part, *line, from, sum);
@@ -88,21 +88,34 @@ struct PixelsAhead {
     int64_t at[MOST];
 
     PixelsAhead(const StencilPixels *r, int many) {
-        const int64_t pixel = r->from_pixel / r->step;
-        const PixelLine *line = r->line, *end = line + r->lines;
-        while (line < end && line->at > r->line->at - r->from_row) {
-            const int64_t row = line->at - line->pixel * pixel;
-            int64_t last = line->pixel;  // of those of the row that this block's first result meets
-            for (; line < end && line->at - line->pixel * pixel == row; line++)
-                last = line->pixel > last ? line->pixel : last;
-            for (int64_t i = 1; i <= many * r->step && count < MOST; i++)
-                at[count++] = row + (last + (many - 1) * r->step + i) * pixel;
+        const int64_t pixel = r->from_pixel / r->step, block = (many - 1) * r->step;
+        const PixelLine *const first = r->line, *const end = first + r->lines;
+        for (const PixelLine *line = first; line < end && line->at > first->at - r->from_row; line++) {
+            bool is_met = false;  // what follows this block, by another line of the row
+            for (const PixelLine *other = first; other < end; other++)
+                is_met |= other->at - line->at == (other->pixel - line->pixel) * pixel &&
+                          other->pixel > line->pixel && other->pixel - other->taps <= line->pixel + block;
+            for (int64_t i = 1; !is_met && i <= many * r->step && count < MOST; i++)
+                at[count++] = line->at + (block + i) * pixel;
         }
     }
 
-    // Asks for their channels that lie in one cache line; more than a line at a time would hold up what is computed.
-    INFINIOP_INLINE void prefetch_channels(const char *from) const {
-        for (int i = 0; i < count; i++) prefetch(from + at[i]);
+};
+
+// Asks for those pixels, of so many bytes each, a share of their cache lines at a time: all at once would hold up what is
+// computed, and memory is read fastest in its order.
+struct AskingAhead {
+    const PixelsAhead *ahead;
+    const char *from;
+    int64_t bytes, byte = 0;
+    int pixel = 0;
+
+    // The share of so many of those bytes.
+    INFINIOP_INLINE void some(int64_t share) {
+        for (int64_t done = 0; done < ahead->count * share && pixel < ahead->count; done += 64) {
+            prefetch(from + ahead->at[pixel] + byte);
+            if ((byte += 64) >= bytes) byte = 0, pixel++;
+        }
     }
 };
 
@@ -114,11 +127,10 @@ INFINIOP_INLINE void pixels_block(PixelsPart<T> part, const char *from, int want
     constexpr int count = lanes<compute_vector<T>>::count;
     const StencilPixels *r = part.r;
     const scalar<compute_vector<T>> *bias = (const scalar<compute_vector<T>> *)r->bias;
+    AskingAhead asking = {ahead, from, r->channels * int64_t(sizeof(T))};
     auto tile = [&](auto vectors, auto whole) {
         constexpr int64_t bytes = vectors.value * count * sizeof(T);
-        if (ahead && (bytes % 64 == 0 || part.channels * int64_t(sizeof(T)) % 64 > 64 - bytes ||
-                      part.channels * int64_t(sizeof(T)) % 64 == 0))
-            ahead->prefetch_channels(from);
+        if (ahead) asking.some(bytes);
         pixels_tile<T, many, vectors.value, edge || !whole.value, whole.value>(part, from, bias, wanted, past, to);
         part.channels -= vectors.value * count, part.weight += vectors.value * r->weights, from += bytes, to += bytes;
         if (bias) bias += vectors.value * count;
@@ -128,9 +140,9 @@ INFINIOP_INLINE void pixels_block(PixelsPart<T> part, const char *from, int want
 }
 
 
-template <class T> void stencil_pixels(const StencilPixels *r, const char *from, const void *weight, char *to) {
+template <class T, int many, int side>
+INFINIOP_INLINE void pixels_rows(const StencilPixels *r, const char *from, const void *weight, char *to) {
     typedef compute_vector<T> V;
-    constexpr int side = sizeof(T) == sizeof(scalar<V>) ? 64 / int(sizeof(V)) : 1, many = sizeof(V) == 64 && sizeof(T) > 2 ? 4 : 8 / side;
     const bool past = r->past && (uintptr_t(to) | r->to_row | r->to_pixel | r->channels * sizeof(T)) % 64 == 0;
     int64_t lowest = 0, highest = 0, first_row = 0, end_row = r->rows;  // of results that only meet what is inside
     for (const PixelLine *line = r->line, *end = line + r->lines; line < end; line++) {
@@ -154,6 +166,19 @@ template <class T> void stencil_pixels(const StencilPixels *r, const char *from,
                 pixels_block<T, many, side, false>(part, at, wanted, past, ahead, out);
             else pixels_block<T, many, side, true>(part, at, wanted, past, ahead, out);
         }
+}
+
+// Eight results at once, of one vector, hide how long an addition takes; four, where lines of taps are short, meet so
+// few pixels that those and what is ahead stay in the nearest cache.
+template <class T> void stencil_pixels(const StencilPixels *r, const char *from, const void *weight, char *to) {
+    typedef compute_vector<T> V;
+    constexpr int side = sizeof(T) == sizeof(scalar<V>) ? 64 / int(sizeof(V)) : 1;
+    if constexpr (sizeof(V) == 64 && sizeof(T) > 2) {
+        bool few = true;
+        for (int64_t i = 0; i < r->lines; i++) few = few && r->line[i].taps <= LINE_TAPS;
+        if (few) return pixels_rows<T, 4, side>(r, from, weight, to);
+    }
+    pixels_rows<T, 8 / side, side>(r, from, weight, to);
 }
 
 // The products of a row of g with what `taps` taps meet, for a vector of channels. Pixels whose taps are partly outside

@@ -110,12 +110,12 @@ cdef int64_t cut_depthwise(const ConvProblem *problem, int gradients, int thread
     own.tiles = count_tiles(&own.blocks.tiling, 1, own.blocks.steps)
     own.by_pixels = writes_pixels(problem, &own.blocks)
     if gradients & FOR_GRAD_WEIGHT or not own.by_pixels:
-        cut_channels(problem, STENCIL_LINES, own)
+        cut_channels(problem, DOT_LINES if gradients & FOR_GRAD_WEIGHT and dots_pixels(problem) else STENCIL_LINES, own)
     else:
         lines = PIXEL_CHANNELS * itemsize_of(sample.dtype) // CONV_ALIGN
         cut_channels(problem, lines, own)
-        while lines > FEWEST_LINES and problem.batch * own.tiles * own.parts < 4 * threads:
-            lines = max(<int64_t>FEWEST_LINES, lines // 2)
+        while lines > STENCIL_LINES and problem.batch * own.tiles * own.parts < 4 * threads:
+            lines = max(<int64_t>STENCIL_LINES, lines // 2)
             cut_channels(problem, lines, own)
     own.by_tiles = own.parts < 8 * threads
     own.together = tiles_together(problem, threads, own)

@@ -6,8 +6,8 @@ cdef enum:
     STENCIL_PHASES = 64
     STENCIL_OUTPUTS = 8           # outputs of one input channel, where that has a group of its own
     STENCIL_GROUP = 16            # channels of a group
-    STENCIL_LINES = 8             # bytes of a pixel that a task reads where channels lie side by side, in cache lines
-    FEWEST_LINES = 2              # ... where more would leave threads without tasks
+    STENCIL_LINES = 2             # bytes of a pixel that a task reads where channels lie side by side, in cache lines
+    DOT_LINES = 8                 # ... where it may sum grad_weight there
     PIXEL_CHANNELS = 512          # of a task that computes them where they lie, at most
     STENCIL_BYTES = 2 << 20       # of all blocks of a task
     STENCIL_KEPT = 1 << 20        # a thread, of sums of grad_weight for the second round

@@ -3,9 +3,12 @@
 
 cdef enum:
     PIXEL_LINES = 9         # of a phase's taps, at most: their loads meet two lines of memory where pixels do not begin
-    WIDE_PIXEL_LINES = 25   # with one; with vectors of 64 bytes
+    WIDE_PIXEL_LINES = 21   # with one; with vectors of 64 bytes
     MOST_PIXEL_LINES = 128  # where taps reach so far that packing what they meet takes longer:
     PACKED_LINES = 4        # lines of a pixel that take as long as packing a position
+    WIDE_PACKED_LINES = 7   # ... where rows of results are long:
+    LONG_PIXEL_ROW = 16     # few blocks of theirs meet padding
+    WIDENED = 5             # times that an element of 16 bits may be widened, if lines of taps are short
     SHARED_SETS = 4096      # bytes, or a multiple: what lies so far apart is in the same few sets of a cache
 
 
@@ -41,16 +44,22 @@ cdef int64_t pixel_lines(const SampleGeometry *sample) noexcept nogil:
 
 
 cdef bint writes_pixels(const ConvProblem *problem, const LaneBlocks *blocks) noexcept nogil:
-    """Say whether pixels can be computed where both images lie, and whether that pays: lines of memory are met twice."""
+    """Say whether pixels can be computed where both images lie, and whether that pays: elements of 16 bits are widened
+    under every line of taps, and lines of memory are met twice."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef int64_t lines = pixel_lines(sample)
+    cdef int64_t lines = pixel_lines(sample), steps = 1, packed = PACKED_LINES
+    cdef int d
     if lines > MOST_PIXEL_LINES or kernels.stencil_pixels[sample.dtype] == NULL or problem.accumulate \
             or not by_pixels(problem, CONV_GRAD_INPUT):
         return False
-    if lines * tiling_pixels(&blocks.tiling) \
-            <= PACKED_LINES * sample_positions(blocks.extent, STENCIL_MOST_POSITIONS):
+    if blocks.tiling.extent[2] >= LONG_PIXEL_ROW and has_wide_vectors(sample):
+        packed = WIDE_PACKED_LINES
+    if lines * tiling_pixels(&blocks.tiling) <= packed * sample_positions(blocks.extent, STENCIL_MOST_POSITIONS):
         return True
-    return lines <= (WIDE_PIXEL_LINES if has_wide_vectors(sample) else PIXEL_LINES)
+    for d in range(3):
+        steps *= sample.source[d].step
+    return lines <= (WIDE_PIXEL_LINES if has_wide_vectors(sample) else PIXEL_LINES) \
+        and (itemsize_of(sample.dtype) == sample.item or lines <= WIDENED * steps or LINE_TAPS * lines < sample.taps)
 
 
 cdef int64_t taps_of_line(const LaneTask *t, const Phase *phase) noexcept nogil:
@@ -233,7 +242,9 @@ cdef void run_lane_tile(const LaneTask *t, char *products) noexcept nogil:
     if t.of_weight and dots_task(t):
         dot_pixels(t, products)
         rest.of_weight = False
-    if t.of_input and not t.nonfinite[0] and t.own.by_pixels:
+    # Elements of 16 bits are widened once for both gradients, where grad_weight takes blocks of them.
+    if t.of_input and not t.nonfinite[0] and t.own.by_pixels \
+            and (not rest.of_weight or itemsize_of(t.run.sample.dtype) == t.run.sample.item):
         compute_pixels(t)
         rest.of_input = False
     if rest.of_weight or rest.of_input:
