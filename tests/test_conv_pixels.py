@@ -136,7 +136,22 @@ def few_channels(rng):
                     size, kernel, int(rng.choice([1, 1, 2, 4])), int(rng.integers(0, 3)))
 
 
-KINDS = (one_tap, depthwise, channels, image, wide, groups_in_lanes, edges, covering, multiplied, far, few_channels)
+def sound(rng):
+    """Few channels under long kernels, as of spectra, whose taps count as channels."""
+    kernel = int(rng.integers(1, 3)), int(rng.integers(33, 300))
+    size = int(rng.integers(2, 4)), int(rng.integers(300, 1400))
+    return geometry(int(rng.integers(1, 4)), int(rng.integers(1, 5)), int(rng.integers(16, 70)), 1, size, kernel,
+                    int(rng.choice([1, 2, 40, 160])), int(rng.choice([0, 0, 45])))
+
+
+def large(rng):
+    """Images that leave the caches, whose pixels fill no cache lines."""
+    size = int(rng.integers(90, 130)), int(rng.integers(90, 130))
+    return geometry(1, int(rng.choice([20, 24, 40, 72, 88])), int(rng.choice([5, 16, 24, 40, 130])), 1, size, (1, 1), 1, 0)
+
+
+KINDS = (one_tap, depthwise, channels, image, wide, groups_in_lanes, edges, covering, multiplied, far, few_channels,
+         sound, large)
 
 
 def same_bits(got, want):

@@ -33,6 +33,7 @@ include "conv/nonfinite.pxi"        # inf and NaN that may not meet padding
 include "conv/pack.pxi"             # strided tensors as blocks
 include "conv/pack_folded.pxi"      # ... whose taps count as channels
 include "conv/prefetch.pxi"         # the next block, asked for meanwhile
+include "conv/nontemporal.pxi"      # pixels that leave the caches, meanwhile
 include "conv/bias.pxi"             # grad_bias, on the way or alone
 include "conv/register_tiles.pxi"   # micro-panels and the loop over register tiles
 include "conv/weight_panels.pxi"    # weights, packed once for grad_input

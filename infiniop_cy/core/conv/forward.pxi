@@ -84,7 +84,9 @@ cdef int check_forward_addresses(Tensor **tensors, Failure *failure) noexcept no
 cdef enum:
     FOLD_CHANNELS = 8     # of the input, at most, for taps to be channels
     FOLD_OUTPUTS = 16     # channels of the output, at least
-    FOLD_TAPS = 32
+    FOLD_TAPS = 32        # at most, or
+    FOLD_LONG_TAPS = 1024
+    FOLD_LONG_CHANNELS = 3  # of so few input channels, such as of sound
     FOLD_PIXELS = 8       # of the output, more than these: fewer go by dot products
     FOLD_ROW = 8          # of a row of it, at least, since what taps meet is moved row by row; or
     FOLD_PATCHES = 4      # where no two of them share pixels
@@ -106,7 +108,8 @@ cdef bint folding_pays(const SampleGeometry *sample) noexcept nogil:
     them."""
     cdef const ConvAxis *axis = &sample.axis[2]
     return sample.groups == 1 and 1 <= sample.cin <= FOLD_CHANNELS and sample.cout >= FOLD_OUTPUTS \
-        and 1 < axis.kernel <= FOLD_TAPS and sample.pixels_out > FOLD_PIXELS \
+        and 1 < axis.kernel <= (FOLD_LONG_TAPS if sample.cin <= FOLD_LONG_CHANNELS else FOLD_TAPS) \
+        and sample.pixels_out > FOLD_PIXELS \
         and axis.size_out >= (FOLD_ROW if axis.stride < axis.kernel else FOLD_PATCHES)
 
 

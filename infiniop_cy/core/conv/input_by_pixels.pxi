@@ -73,34 +73,6 @@ cdef void lead_pixels(const ConvRun *run, const InputTile *t, const PixelStretch
         done += n
 
 
-# Bytes that follow each other and are to go past the caches, a few lines with every register tile: all at once they
-# would wait for memory.
-ctypedef struct Unsent:
-    const char *data
-    char *to
-    int64_t bytes, share
-
-
-cdef void begin_sending(const char *data, char *to, int64_t bytes, int64_t calls, Unsent *unsent) noexcept nogil:
-    """Plan to send so many bytes in `calls` parts: whole cache lines, since parts of one would be sent one by one."""
-    cdef int64_t head = min(bytes, round_up(<int64_t>(<uintptr_t>to), CONV_ALIGN) - <int64_t>(<uintptr_t>to))
-    memcpy(to, data, head)
-    unsent.data, unsent.to, unsent.bytes = data + head, to + head, bytes - head
-    unsent.share = round_up(ceil_div(unsent.bytes, calls), CONV_ALIGN)
-
-
-cdef void send(Unsent *unsent, int64_t bytes) noexcept nogil:
-    """Send so many bytes, or all that are left."""
-    cdef int64_t count = min(bytes, unsent.bytes), whole = count - count % CONV_ALIGN
-    if count == 0:
-        return
-    kernels.stream_rows(unsent.data, 0, unsent.to, 0, 1, whole)
-    memcpy(unsent.to + whole, unsent.data + whole, count - whole)
-    unsent.data += count
-    unsent.to += count
-    unsent.bytes -= count
-
-
 cdef void put_pixels(const ConvRun *run, const InputTile *some, BatchReduce *steps, char *to, int64_t to_step,
                      Prefetch *prefetch, Unsent *unsent) noexcept nogil:
     """Write the products of some pixels, at least as many as register tiles have rows, from registers: a panel's last
@@ -179,7 +151,7 @@ cdef void put_tile(const ConvRun *run, const InputTile *t, const BatchReduce *st
     cdef BatchReduce all_steps = steps[0]
     cdef int64_t number = 0
     cdef Unsent nothing
-    nothing.bytes = 0
+    send_nothing(&nothing)
     all_steps.bias = <const void *>bias if has_output_bias(run.problem) else NULL
     if not written_evenly(run, t):
         some.pixels = t.tile.extent[2]
@@ -211,11 +183,22 @@ cdef void sum_pixels(const ConvRun *run, const InputTile *t, const PixelStretch 
         done += n
 
 
-cdef bint joins_pixels(const ConvRun *run, const InputTile *t) noexcept nogil:
+cdef bint leaves_by_stage(const ConvRun *run, const InputTile *t) noexcept nogil:
     """Say whether pixels that follow each other without a gap go past the caches by way of a stage, since each fills no
     cache lines; where less is written than read, that pays less than it costs."""
     return run.problem.stream and written_step(run) == t.sums.channels * itemsize_of(run.sample.dtype) \
         and written_step(run) % CONV_ALIGN != 0 and t.sums.channels > run.sample.cout
+
+
+cdef void stage_pixels(const ConvRun *run, const InputTile *some, BatchReduce *steps, char *to, int64_t most,
+                       int64_t calls, Prefetch *prefetch, Unsent *unsent) noexcept nogil:
+    """Write the products of at most so many pixels to one half of the room for sums, while the other half is sent; then
+    begin to send these. calls: the register tiles of `most` pixels."""
+    cdef char *stage = some.sums.data if unsent.second else some.sums.data + most * written_step(run)
+    put_pixels(run, some, steps, stage, written_step(run), prefetch, unsent)
+    send(unsent, unsent.bytes)
+    begin_sending(stage, to, some.pixels * written_step(run), calls, unsent)
+    unsent.second = not unsent.second
 
 
 cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchReduce *steps, char *first_source,
@@ -229,8 +212,7 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     cdef int64_t apart = step // item, chunk, calls, next, i
     cdef int64_t place[PIXELS_AT_ONCE + MAX_ROWS]
     cdef double bias[BIAS_STAGED]
-    cdef bint put = sample.cout <= run.order.channels and stretch.even, joins
-    cdef char *kept_pixels = t.sums.data
+    cdef bint put = sample.cout <= run.order.channels and stretch.even, stages
     cdef Unsent unsent
     cdef BatchReduce part = steps[0]
     cdef InputTile some = t[0]
@@ -241,8 +223,8 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     chunk = rows * max(<int64_t>2, min(<int64_t>PIXELS_AT_ONCE, PIXELS_BYTES // kept) // rows)
     calls = t.panels * ceil_div(chunk, rows) * ceil_div(sample.cout, run.order.channels)
     part.bias = <const void *>bias if has_output_bias(run.problem) else NULL
-    joins = put and joins_pixels(run, t) and 2 * chunk <= t.pixels
-    unsent.bytes = 0
+    stages = put and leaves_by_stage(run, t) and 2 * chunk <= t.pixels
+    send_nothing(&unsent)
     some.indirection = place
     for i in range(chunk + MAX_ROWS):
         place[i] = i * apart
@@ -258,16 +240,13 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
             point_pixels(run, t, &stretch, some.pixels, place)
         if put and some.pixels >= most_tile_rows(run, t):
             lead_pixels(run, t, &stretch, first_source, 0, &some, &part)
-            if joins:
-                put_pixels(run, &some, &part, kept_pixels, written_step(run), &prefetch, &unsent)
-                send(&unsent, unsent.bytes)
-                begin_sending(kept_pixels, pixel_of_tile(run, t, stretch.first), some.pixels * written_step(run), calls,
-                              &unsent)
-                kept_pixels = t.sums.data if kept_pixels != t.sums.data else t.sums.data + chunk * written_step(run)
+            if stages:
+                stage_pixels(run, &some, &part, pixel_of_tile(run, t, stretch.first), chunk, calls, &prefetch, &unsent)
             else:
                 put_pixels(run, &some, &part, pixel_of_tile(run, t, stretch.first), written_step(run), &prefetch,
                            &unsent)
         else:
+            send(&unsent, unsent.bytes)  # from where the sums go
             sum_pixels(run, t, &stretch, first_source, &some, &part, &prefetch)
         stretch.first += some.pixels
         stretch.pixels -= some.pixels
