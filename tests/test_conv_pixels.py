@@ -147,7 +147,8 @@ def sound(rng):
 def large(rng):
     """Images that leave the caches, whose pixels fill no cache lines."""
     size = int(rng.integers(90, 130)), int(rng.integers(90, 130))
-    return geometry(1, int(rng.choice([20, 24, 40, 72, 88])), int(rng.choice([5, 16, 24, 40, 130])), 1, size, (1, 1), 1, 0)
+    channels = int(rng.choice([20, 24, 40, 72, 88])), int(rng.choice([5, 16, 24, 40, 130]))
+    return geometry(1, *channels, 1, size, (1, 1), 1, 0)
 
 
 KINDS = (one_tap, depthwise, channels, image, wide, groups_in_lanes, edges, covering, multiplied, far, few_channels,

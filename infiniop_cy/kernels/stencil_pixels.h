@@ -59,7 +59,8 @@ INFINIOP_INLINE void pixels_tile(PixelsPart<T> part, const char *from, const sca
     constexpr int count = lanes<V>::count;
     V sum[many][side] = {};
     for (const PixelLine *line = part.r->line, *end = line + part.r->lines; line < end; line++) {
-        if (many * sizeof(V) == 512 && line->taps == 5) add_pixel_line<T, many, side, 5, edge, whole>(part, *line, from, sum);
+        if (many * sizeof(V) == 512 && line->taps == 5)
+            add_pixel_line<T, many, side, 5, edge, whole>(part, *line, from, sum);
         else if (many * sizeof(V) == 512 && line->taps == 4)
             add_pixel_line<T, many, side, 4, edge, whole>(part, *line, from, sum);
         else if (line->taps == 3) add_pixel_line<T, many, side, 3, edge, whole>(part, *line, from, sum);
@@ -93,17 +94,16 @@ struct PixelsAhead {
         for (const PixelLine *line = first; line < end && line->at > first->at - r->from_row; line++) {
             bool is_met = false;  // what follows this block, by another line of the row
             for (const PixelLine *other = first; other < end; other++)
-                is_met |= other->at - line->at == (other->pixel - line->pixel) * pixel &&
-                          other->pixel > line->pixel && other->pixel - other->taps <= line->pixel + block;
+                is_met |= other->at - line->at == (other->pixel - line->pixel) * pixel && other->pixel > line->pixel &&
+                          other->pixel - other->taps <= line->pixel + block;
             for (int64_t i = 1; !is_met && i <= many * r->step && count < MOST; i++)
                 at[count++] = line->at + (block + i) * pixel;
         }
     }
-
 };
 
-// Asks for those pixels, of so many bytes each, a share of their cache lines at a time: all at once would hold up what is
-// computed, and memory is read fastest in its order.
+// Asks for those pixels, of so many bytes each, a share of their cache lines at a time: all at once would hold up what
+// is computed, and memory is read fastest in its order.
 struct AskingAhead {
     const PixelsAhead *ahead;
     const char *from;
@@ -139,7 +139,6 @@ INFINIOP_INLINE void pixels_block(PixelsPart<T> part, const char *from, int want
     while (part.channels > 0) tile(std::integral_constant<int, 1>(), std::false_type());
 }
 
-
 template <class T, int many, int side>
 INFINIOP_INLINE void pixels_rows(const StencilPixels *r, const char *from, const void *weight, char *to) {
     typedef compute_vector<T> V;
@@ -173,7 +172,7 @@ INFINIOP_INLINE void pixels_rows(const StencilPixels *r, const char *from, const
 template <class T> void stencil_pixels(const StencilPixels *r, const char *from, const void *weight, char *to) {
     typedef compute_vector<T> V;
     constexpr int side = sizeof(T) == sizeof(scalar<V>) ? 64 / int(sizeof(V)) : 1;
-    if constexpr (sizeof(V) == 64 && sizeof(T) > 2) {
+    if constexpr (sizeof(T) > 2 && sizeof(V) == 64) {
         bool few = true;
         for (int64_t i = 0; i < r->lines; i++) few = few && r->line[i].taps <= LINE_TAPS;
         if (few) return pixels_rows<T, 4, side>(r, from, weight, to);

@@ -190,8 +190,8 @@ cdef bint leaves_by_stage(const ConvRun *run, const InputTile *t) noexcept nogil
         and written_step(run) % CONV_ALIGN != 0 and t.sums.channels > run.sample.cout
 
 
-cdef void stage_pixels(const ConvRun *run, const InputTile *some, BatchReduce *steps, char *to, int64_t most,
-                       int64_t calls, Prefetch *prefetch, Unsent *unsent) noexcept nogil:
+cdef void put_staged_pixels(const ConvRun *run, const InputTile *some, BatchReduce *steps, char *to, int64_t most,
+                            int64_t calls, Prefetch *prefetch, Unsent *unsent) noexcept nogil:
     """Write the products of at most so many pixels to one half of the room for sums, while the other half is sent; then
     begin to send these. calls: the register tiles of `most` pixels."""
     cdef char *stage = some.sums.data if unsent.second else some.sums.data + most * written_step(run)
@@ -241,7 +241,8 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
         if put and some.pixels >= most_tile_rows(run, t):
             lead_pixels(run, t, &stretch, first_source, 0, &some, &part)
             if stages:
-                stage_pixels(run, &some, &part, pixel_of_tile(run, t, stretch.first), chunk, calls, &prefetch, &unsent)
+                put_staged_pixels(run, &some, &part, pixel_of_tile(run, t, stretch.first), chunk, calls, &prefetch,
+                                  &unsent)
             else:
                 put_pixels(run, &some, &part, pixel_of_tile(run, t, stretch.first), written_step(run), &prefetch,
                            &unsent)
