@@ -57,6 +57,26 @@ INFINIOP_INLINE void add_steps(const BatchReduce *steps, const scalar<V> *a_, co
     }
 }
 
+// A register tile that asks, and adds to c: a function of its own, since what is asked for takes registers.
+template <class V, int rows, int vectors>
+[[gnu::noinline]] void gemm_asking(const BatchReduce *steps, const scalar<V> *a, const int64_t *indirection,
+                                   const scalar<V> *b, scalar<V> *c, int64_t c_row) {
+    constexpr int count = lanes<V>::count;
+    V sum[rows][vectors];
+    int64_t at[rows];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++) {
+        at[i] = indirection[i];
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; j++) sum[i][j] = load<V>(c + i * c_row + j * count);
+    }
+    add_steps<true, V>(steps, a, at, b, sum);
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; j++) store(c + i * c_row + j * count, sum[i][j]);
+}
+
 template <class V, int rows, int vectors>
 void gemm(const BatchReduce *steps, const void *a_, const int64_t *indirection, const void *b_, void *c_, int64_t c_row,
           int end) {
@@ -64,6 +84,8 @@ void gemm(const BatchReduce *steps, const void *a_, const int64_t *indirection, 
     const bool accumulate = end == GEMM_CHAIN;
     constexpr int count = lanes<V>::count;
     S *c = (S *)c_;
+    if (accumulate && (steps->a_ahead || steps->b_ahead))
+        return gemm_asking<V, rows, vectors>(steps, (const S *)a_, indirection, (const S *)b_, c, c_row);
     V sum[rows][vectors];
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
@@ -72,8 +94,7 @@ void gemm(const BatchReduce *steps, const void *a_, const int64_t *indirection, 
     int64_t at[rows];
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++) at[i] = indirection[i];
-    if (steps->a_ahead || steps->b_ahead) add_steps<true, V>(steps, (const S *)a_, at, (const S *)b_, sum);
-    else add_steps<false, V>(steps, (const S *)a_, at, (const S *)b_, sum);
+    add_steps<false, V>(steps, (const S *)a_, at, (const S *)b_, sum);
     if (end >= GEMM_PUT) return put_rows<V, rows, vectors>(sum, *steps, c, c_row, end == GEMM_PUT_PAST);
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)

@@ -21,11 +21,6 @@ cdef bint by_pixels(const ConvProblem *problem, int kind) noexcept nogil:
 
 # ---- an output, or grad_input
 
-cdef bint has_wide_vectors(const SampleGeometry *sample) noexcept nogil:
-    """Say whether vectors have 64 bytes, and so many registers that more taps share what is loaded."""
-    return sample.lanes * sample.item == 64
-
-
 cdef int64_t most_line_taps(const SampleGeometry *sample) noexcept nogil:
     """Return the most taps of a line."""
     return WIDE_LINE_TAPS if has_wide_vectors(sample) else LINE_TAPS

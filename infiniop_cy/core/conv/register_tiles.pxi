@@ -12,6 +12,12 @@ ctypedef struct MicroPanels:
     bint vnni           # steps are pairs of bfloat16
 
 
+cdef bint has_wide_vectors(const SampleGeometry *sample) noexcept nogil:
+    """Say whether vectors have 64 bytes, and so many registers that more taps share what is loaded, and that many
+    tiles can ask for memory as they read."""
+    return sample.lanes * sample.item == 64
+
+
 cdef bint spreads_over_sets(int64_t step) noexcept nogil:
     """Say whether elements `step` bytes apart stay in the cache together."""
     return step % SPREAD_BYTES != 0 or step == 0

@@ -3,7 +3,9 @@
 cdef enum:
     WEIGHT_CHUNK = 64      # pixels
     WEIGHT_STRETCHES = 16  # of such pixels, at most
-    WEIGHT_CALLS = 16      # register tiles of a chunk, with fewer of which prefetching it would hold up the loads
+    WEIGHT_CALLS = 16      # register tiles of a chunk, with fewer of which prefetching it between them would hold up the
+                           # loads
+    WEIGHT_MEMORY = 4 << 20  # bytes of both images, with more of which they do not stay in the caches
 
 
 # A part of the only stretch of a tile's pixels, or some stretches.
@@ -61,6 +63,15 @@ cdef void prefetch_chunk(const ConvRun *run, const WeightTile *t, const WeightCh
         prefetch[s].lines = prefetch[2 * steps.count - 1].lines
 
 
+cdef bint tiles_ask(const ConvRun *run, int64_t calls) noexcept nogil:
+    """Say whether register tiles had better ask for the next chunk as they read this one, `calls` of them a chunk: of
+    images that come from memory, not from a cache."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef int64_t elements = sample.cin * sample.pixels_in + sample.cout * sample.pixels_out
+    return run.problem.batch * sample.groups * elements * sample.item >= WEIGHT_MEMORY \
+        and (calls < WEIGHT_CALLS or has_wide_vectors(sample))
+
+
 cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchReduce *steps) noexcept nogil:
     """Add the products of the rows and columns of a tile where both lie pixel by pixel: all of some pixels, while the
     next ones are asked for. Unless products are added one by one anyway, a tile has sums of its own, so that no bit
@@ -71,7 +82,8 @@ cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchRe
     cdef int64_t many = WEIGHT_CHUNK, panel = t.column_panel
     cdef int64_t calls = t.panels * ceil_div(t.rows, register_tile(sample, &own.co, t.cos).rows)
     cdef char *sums = t.sums if t.chains else t.chained
-    cdef bint copies = not spreads_over_sets(steps.b_step * item), asks = steps.count == 1 and not copies
+    cdef bint copies = not spreads_over_sets(steps.b_step * item)
+    cdef bint asks = steps.count == 1 and not copies and tiles_ask(run, calls)
     cdef Prefetch ahead[2 * WEIGHT_STRETCHES]
     cdef WeightChunk chunk
     if steps.count > 1:
