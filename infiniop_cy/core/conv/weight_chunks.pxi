@@ -3,8 +3,7 @@
 cdef enum:
     WEIGHT_CHUNK = 64      # pixels
     WEIGHT_STRETCHES = 16  # of such pixels, at most
-    WEIGHT_CALLS = 16      # register tiles of a chunk, with fewer of which prefetching it between them would hold up the
-                           # loads
+    WEIGHT_CALLS = 16      # register tiles of a chunk, with fewer of which prefetching between them holds up the loads
     WEIGHT_MEMORY = 4 << 20  # bytes of both images, with more of which they do not stay in the caches
 
 
