@@ -66,8 +66,8 @@ struct BatchReduce {
     int64_t count, depth;
     const int64_t *a_offset, *b_offset;
     int64_t a_step, b_step;
-    int64_t a_ahead,
-        b_ahead;       // what the first row, and b, read so much further on is asked for by GEMM_CHAIN; 0: nothing
+    // What the first row, and b, read so much further on is asked for by GEMM_CHAIN; 0: nothing.
+    int64_t a_ahead, b_ahead;
     int64_t columns;   // of c that GEMM_PUT may write
     const void *bias;  // of these, added to their sums by GEMM_PUT; whole vectors, or NULL
 };
