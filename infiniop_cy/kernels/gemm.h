@@ -8,22 +8,23 @@ namespace INFINIOP_ISA {
 namespace {
 
 // Sums to the first columns of rows; as sums that are added to 0, which has no -0.
-template <class V, int rows, int vectors>
+// What is written is found out once for all rows, since rows of few steps take little longer to multiply than to write.
+template <bool biased, class V, int rows, int vectors>
 INFINIOP_INLINE void put_rows(V (&sum)[rows][vectors], const BatchReduce &steps, scalar<V> *c, int64_t c_row,
                               bool past) {
-    const int64_t columns = steps.columns;
     constexpr int count = lanes<V>::count;
+    const int64_t columns = steps.columns;
+    const bool whole = columns >= vectors * count;
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
         for (int j = 0; j < vectors; j++) {
             scalar<V> *to = c + i * c_row + j * count;
             V value = V{} + sum[i][j];
-            if (steps.bias) value = value + load<V>((const scalar<V> *)steps.bias + j * count);
-            if (columns < (j + 1) * count)
-                store_some((char *)to, value, columns > j * count ? int(columns % count) : 0);
-            else if (past) stream(to, value);
-            else store(to, value);
+            if (biased) value = value + load<V>((const scalar<V> *)steps.bias + j * count);
+            if (whole && past) stream(to, value);
+            else if (whole || columns >= (j + 1) * count) store(to, value);
+            else store_some((char *)to, value, columns > j * count ? int(columns % count) : 0);
         }
 }
 
@@ -95,7 +96,9 @@ void gemm(const BatchReduce *steps, const void *a_, const int64_t *indirection, 
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++) at[i] = indirection[i];
     add_steps<false, V>(steps, (const S *)a_, at, (const S *)b_, sum);
-    if (end >= GEMM_PUT) return put_rows<V, rows, vectors>(sum, *steps, c, c_row, end == GEMM_PUT_PAST);
+    if (end >= GEMM_PUT)
+        return steps->bias ? put_rows<true>(sum, *steps, c, c_row, end == GEMM_PUT_PAST)
+                           : put_rows<false>(sum, *steps, c, c_row, end == GEMM_PUT_PAST);
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8

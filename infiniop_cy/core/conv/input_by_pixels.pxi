@@ -184,10 +184,12 @@ cdef void sum_pixels(const ConvRun *run, const InputTile *t, const PixelStretch 
 
 
 cdef bint leaves_by_stage(const ConvRun *run, const InputTile *t) noexcept nogil:
-    """Say whether pixels that follow each other without a gap go past the caches by way of a stage, since each fills no
-    cache lines; where less is written than read, that pays less than it costs."""
-    return run.problem.stream and written_step(run) == t.sums.channels * itemsize_of(run.sample.dtype) \
-        and written_step(run) % CONV_ALIGN != 0 and t.sums.channels > run.sample.cout
+    """Say whether pixels that follow each other without a gap go past the caches by way of a stage, since they, or
+    their panels, fill no cache lines; where less is written than read, that pays less than it costs."""
+    cdef int64_t item = itemsize_of(run.sample.dtype), pixel = t.sums.channels * item
+    cdef int64_t panel = (<const InputTiles *>run.blocking.own).weights.ci.columns * item
+    return run.problem.stream and written_step(run) == pixel and t.sums.channels > run.sample.cout \
+        and (pixel % CONV_ALIGN != 0 or panel % CONV_ALIGN != 0)
 
 
 cdef void put_staged_pixels(const ConvRun *run, const InputTile *some, BatchReduce *steps, char *to, int64_t most,

@@ -5,7 +5,7 @@ cdef enum:
     WEIGHT_COLUMNS = 256    # ci of a task, or about
     PANEL_DEPTH = 1024      # steps of a panel, at most: 256 kB of 64 floats, read once for every register tile
     PANEL_CHANNELS = 64     # output channels of a panel with several taps
-    PANEL_TAP_CHANNELS = 128  # taps by channels of a panel, at least
+    PANEL_TAP_CHANNELS = 256  # taps by channels of a panel, at least
 
 
 ctypedef struct WeightPanels:
