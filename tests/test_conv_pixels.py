@@ -45,7 +45,7 @@ def geometry(n, ci, co, groups, size, kernel, stride, padding, dilation=1):
 
 def one_tap(rng):
     groups = int(rng.choice([1, 1, 1, 2, 3]))
-    ci, co = int(rng.choice([1, 3, 8, 16, 24, 33, 64])), int(rng.choice([1, 5, 16, 20, 31, 96, 130, 300]))
+    ci, co = int(rng.choice([1, 3, 8, 16, 24, 33, 64, 150])), int(rng.choice([1, 5, 16, 20, 31, 96, 130, 300]))
     size = int(rng.integers(1, 16)), int(rng.integers(1, 34))
     return geometry(int(rng.integers(1, 5)), ci, co, groups, size, (1, 1), int(rng.choice([1, 1, 2, 3])),
                     int(rng.choice([0, 0, 0, 1])))
@@ -205,3 +205,26 @@ def test_all_channels_are_written_wherever_lines_begin(dtype, groups):
         got = iop.conv_backward(*arrays, out=(out, None, None), **keywords)
         for name, a, b in zip(NAMES, got, expected):
             assert same_bits(a, b), f"{name}, {first} elements on"
+
+
+@pytest.mark.parametrize("stride, dtype", [(1, "float32"), (2, "float32"), (1, "float64")])
+def test_weights_of_few_pixels_are_read_where_they_lie(monkeypatch, stride, dtype):
+    """With the bits of those packed for many, for inf and NaN, too."""
+    monkeypatch.setenv("INFINIOP_CY_CONV", "grad_input:gemm")
+    groups, batch, size = 2, 40, (7, 8)
+    shapes, keywords = geometry(batch, 150, 130, groups, size, (1, 1), stride, 0)
+    rng = np.random.default_rng(stride)
+    g, x, w = (random_values(rng, shape, dtype) for shape in shapes)
+    w[3, 5], w[200, 140], w[7, 0] = np.inf, np.nan, -np.inf
+    grad_input = iop.conv_backward(g, x, w, output_mask=(True, False, False), **keywords)[0]
+    assert np.isnan(grad_input).any() and np.isfinite(grad_input).any()
+    for n in range(0, batch, 7):
+        one = slice(n, n + 1)
+        alone = iop.conv_backward(g[one], x[one], w, output_mask=(True, False, False), **keywords)[0]
+        assert same_bits(alone, grad_input[one])
+    for some, expected in ((batch, False), (1, True)):
+        descriptors = [iop.TensorDescriptor((some, *shape[1:]), dtype) for shape in shapes[:2]]
+        with iop.Handle("cpu") as handle:
+            op = iop.ConvBackwardDescriptor(handle, *descriptors, iop.TensorDescriptor(shapes[2], dtype), None, 0,
+                                            stride, 1, groups)
+            assert ("weights where they lie" in op.explain()) == expected

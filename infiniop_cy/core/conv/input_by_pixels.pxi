@@ -83,10 +83,9 @@ cdef void put_pixels(const ConvRun *run, const InputTile *some, BatchReduce *ste
     cdef const RegisterTile *tile
     cdef int64_t item = itemsize_of(sample.dtype), columns = weights.ci.columns, p, i
     cdef bint past = run.problem.stream and (<uintptr_t>to | <uintptr_t>(to_step | columns * item)) % CONV_ALIGN == 0
-    cdef char *weight
+    cdef const char *weight
     for p in range(some.panels):
-        weight = weight_panel(sample, weights, shared_piece(run, INPUT_WEIGHTS), some.sums.group, some.panel_from + p,
-                              0) + some.phase.first_packed * steps.depth * columns * sample.item
+        weight = weights_of_panel(run, some, p, 0, 0, steps)
         steps.columns = min(columns, some.sums.channels - p * columns)
         tile = register_tile(sample, &weights.ci, steps.columns)
         if steps.bias != NULL:

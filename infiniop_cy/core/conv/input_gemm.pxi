@@ -222,12 +222,13 @@ cdef void explain_input_gemm(const SampleGeometry *sample, const SumOrder *order
                              size_t size) noexcept nogil:
     cdef const InputTiles *own = <const InputTiles *>blocking.own
     snprintf(text, size, b"implicit GEMM: taps are offsets into a packed block of grad_output; tiles of %lld x %lld x "
-             b"%lld x %lld pixels, %lld of %lld columns a task; panels of %lld taps by %lld channels%s%s",
+             b"%lld x %lld pixels, %lld of %lld columns a task; panels of %lld taps by %lld channels%s%s%s",
              <long long>own.tiling.samples, <long long>own.tiling.extent[0], <long long>own.tiling.extent[1],
              <long long>own.tiling.extent[2], <long long>(own.task_panels * own.weights.ci.columns),
              <long long>(own.weights.ci.count * own.weights.ci.columns), <long long>order.taps,
              <long long>order.channels, b"; pixels by the taps that they meet, without padding" if own.ordered else b"",
-             b"; pairs of bfloat16" if own.weights.ci.vnni else b"")
+             b"; pairs of bfloat16" if own.weights.ci.vnni else b"",
+             b"; weights where they lie" if own.weights.ready else b"")
 
 
 cdef ConvAlgorithm input_gemm() noexcept nogil:

@@ -201,10 +201,10 @@ cdef void multiply_in_order(const ConvRun *run, const InputTile *t, const PixelO
     cdef const RegisterTile *tile
     cdef const char *weight
     cdef LeftTaps left
-    cdef BatchReduce some
+    cdef BatchReduce here = steps[0], some
     columns = (<const InputTiles *>run.blocking.own).weights.ci.columns
     for p in range(t.panels):
-        tile, weight = tile_of_panel(run, t, p), weights_of_panel(run, t, p, co, tap, steps)
+        tile, weight = tile_of_panel(run, t, p), weights_of_panel(run, t, p, co, tap, &here)
         i = number = 0
         known = -1
         while i < t.pixels:
@@ -212,7 +212,7 @@ cdef void multiply_in_order(const ConvRun *run, const InputTile *t, const PixelO
             while order.run[number].end <= i:
                 number += 1
             if number != known or order.run[number].end < end:
-                leave_taps(t, order, number, end, tap, steps, &left, &some)
+                leave_taps(t, order, number, end, tap, &here, &left, &some)
                 known = number if order.run[number].end >= end else -1
             prefetch_some(prefetch)
             if some.count:

@@ -130,7 +130,7 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
     cdef Scratch *local = &blocking.local
     own.weights.ci.columns, own.weights.ci.count = tile.rows, ceil_div(sample.cin, tile.rows)
     own.weights.ci.vnni = pairs_in_lanes(sample)
-    own.weights.channels = order.channels
+    own.weights.channels, own.weights.ready = order.channels, 0
     phase_grid(sample, grid)
     cut_input_pixels(sample, &own.tiling)
     positions, pixels = halo_positions(sample, own.tiling.extent, LANE_MAX_POSITIONS), tiling_pixels(&own.tiling)

@@ -69,6 +69,7 @@ cdef void book_input_tiles(const ConvProblem *problem, const SumOrder *order, in
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t pixels = tiling_pixels(&own.tiling)
     cdef Scratch *local = &blocking.local
+    own.weights.ready = ready_panels(problem, &own.weights.ci)
     book_weights(sample, &own.weights, INPUT_WEIGHTS, INPUT_STAGED_WEIGHTS, blocking)
     book(local, INPUT_BLOCK, positions * block_pitch(sample, order), sample.item)
     book(local, INPUT_SUMS, (pixels + MAX_ROWS) * own.task_panels * own.weights.ci.columns, sample.item)
@@ -178,10 +179,17 @@ cdef const RegisterTile *tile_of_panel(const ConvRun *run, const InputTile *t, i
 
 
 cdef const char *weights_of_panel(const ConvRun *run, const InputTile *t, int64_t panel, int64_t co, int64_t tap,
-                                  const BatchReduce *steps) noexcept nogil:
-    """Find the weights of one of a task's micro-panels for a block of co, from the phase's tap of that number on."""
+                                  BatchReduce *steps) noexcept nogil:
+    """Find the weights of one of a task's micro-panels for a block of co, from the phase's tap of that number on; set
+    how far they are apart from step to step."""
     cdef const WeightPanels *weights = &(<const InputTiles *>run.blocking.own).weights
-    return weight_panel(run.sample, weights, shared_piece(run, INPUT_WEIGHTS), t.sums.group, t.panel_from + panel, co) \
+    cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
+    panel += t.panel_from
+    if panel < weights.ready:
+        steps.b_step = w.n // run.sample.item
+        return w.data + t.sums.group * w.group + co * w.n + panel * weights.ci.columns * w.channel
+    steps.b_step = weights.ci.columns
+    return weight_panel(run.sample, weights, shared_piece(run, INPUT_WEIGHTS), t.sums.group, panel, co) \
         + (t.phase.first_packed + tap) * steps.depth * weights.ci.columns * run.sample.item
 
 
@@ -189,17 +197,19 @@ cdef void multiply_panels(const ConvRun *run, const InputTile *t, const BatchRed
                           Prefetch *prefetch) noexcept nogil:
     """Add the products of the block with the weights of a block of co, from the phase's tap of that number on."""
     cdef int64_t item = run.sample.item, columns = (<const InputTiles *>run.blocking.own).weights.ci.columns, p
+    cdef BatchReduce here = steps[0]
+    cdef const char *weight
     for p in range(t.panels):
-        multiply(tile_of_panel(run, t, p), steps, t.block, t.indirection, t.pixels,
-                 weights_of_panel(run, t, p, co, tap, steps), t.sums.data + p * columns * item, t.sums.pixel_pitch,
-                 item, False, prefetch)
+        weight = weights_of_panel(run, t, p, co, tap, &here)
+        multiply(tile_of_panel(run, t, p), &here, t.block, t.indirection, t.pixels, weight,
+                 t.sums.data + p * columns * item, t.sums.pixel_pitch, item, False, prefetch)
 
 
 cdef void begin_steps(const ConvRun *run, const InputTile *t, BatchReduce *steps) noexcept nogil:
-    """Set the strides of a step and where the offsets of the taps lie."""
+    """Set how far a step of grad_output is (of weights: weights_of_panel), and where the offsets of the taps lie."""
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     steps.a_offset, steps.b_offset = t.a_offset, t.b_offset
-    steps.a_step, steps.b_step = 2 if own.weights.ci.vnni else 1, own.weights.ci.columns
+    steps.a_step = 2 if own.weights.ci.vnni else 1
     steps.a_ahead = steps.b_ahead = 0
 
 

@@ -140,8 +140,8 @@ cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcep
         return n.products * n.vectors * n.cout * 0.065 + packed * 0.15 + n.image * 14 + n.pieces * n.cin * 9 \
             + n.phases * n.vectors * 45 + weights * 8 + 1200
     if accepts_input_pixels(sample, &why):
-        return n.products * n.cin / sample.lanes * n.cout * 0.42 + packed * 0.11 + n.image * 18 + n.pieces * n.cin * 7 \
-            + n.phases * n.vectors * 8 + weights * 52 + 200
+        return n.products * n.cin / sample.lanes * n.cout * (0.24 if pairs_in_lanes(sample) else 0.42) \
+            + packed * 0.11 + n.image * 18 + n.pieces * n.cin * 7 + n.phases * n.vectors * 8 + weights * 52 + 200
     if accepts_input_gemm(sample, &why):
         return n.products * left_products(sample) * n.vectors * n.cout * (0.11 if bfloat16_dot2(sample) else 0.22) \
             + packed * 0.2 + n.image * 17 + n.pieces * n.cin * 9 + n.phases * n.vectors * 70 + weights * 12

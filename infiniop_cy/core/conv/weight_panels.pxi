@@ -1,4 +1,5 @@
-# The weights as grad_input multiplies them: packed once for all tasks, so that the taps of a phase follow each other.
+# The weights as grad_input multiplies them: packed once for all tasks, so that the taps of a phase follow each other,
+# or, of one tap and few pixels, where they lie.
 # [group][micro-panel of ci][block of co][packed tap][co][ci], or pairs of co.
 cdef enum:
     STAGED_TAPS = 64        # taps converted and transposed together
@@ -6,11 +7,14 @@ cdef enum:
     PANEL_DEPTH = 1024      # steps of a panel, at most: 256 kB of 64 floats, read once for every register tile
     PANEL_CHANNELS = 64     # output channels of a panel with several taps
     PANEL_TAP_CHANNELS = 256  # taps by channels of a panel, at least
+    READY_PIXELS = 1024     # of grad_input's, at most; for more, packed weights are worth the time
+    READY_BYTES = 1 << 20   # pixels by bytes from row to row of weights, where these reach a few sets of a cache only
 
 
 ctypedef struct WeightPanels:
     MicroPanels ci
     int64_t channels     # co of a block: those of a panel of the SumOrder
+    int64_t ready        # micro-panels, the first ones, that are read where they lie, and not packed
 
 
 cdef int64_t even_channels(int64_t cout, int64_t max_channels) noexcept nogil:
@@ -25,16 +29,42 @@ cdef void order_panel(const SampleGeometry *sample, SumOrder *order) noexcept no
     order.taps = min(sample.taps, max(<int64_t>1, PANEL_DEPTH // order.channels))
 
 
+cdef bint meets_no_padding(const SampleGeometry *sample) noexcept nogil:
+    """Say whether all that the one tap of a kernel meets under the pixels of its phase is grad_output."""
+    cdef const ConvAxis *axis
+    cdef int d
+    for d in range(3):
+        axis = &sample.axis[d]
+        if axis.before <= -axis.stride or floor_div(axis.size_in - 1 + axis.before, axis.stride) >= axis.size_out:
+            return False
+    return True
+
+
+cdef int64_t ready_panels(const ConvProblem *problem, const MicroPanels *ci) noexcept nogil:
+    """Count the micro-panels, the first ones, whose weights are read where they lie: those of one tap, ci side by side,
+    where copies would be used for few pixels. There is no padding that inf and NaN might meet."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
+    cdef int64_t most = READY_PIXELS if spreads_over_sets(w.n) else READY_BYTES // max(w.n, -w.n)
+    if sample.taps != 1 or sample.folded != 1 or ci.vnni or sample.dtype != sample.compute \
+            or w.channel != sample.item or w.n % sample.item or (sample.groups > 1 and w.group % sample.item):
+        return 0
+    if sample.pixels_in * problem.batch > most or not meets_no_padding(sample):
+        return 0
+    return sample.cin // ci.columns
+
+
 cdef int64_t weight_prepares(const SampleGeometry *sample, const WeightPanels *panels) noexcept nogil:
     """Count the units that pack_weight_panel packs."""
-    return sample.groups * panels.ci.count * ceil_div(sample.cout, panels.channels)
+    return sample.groups * (panels.ci.count - panels.ready) * ceil_div(sample.cout, panels.channels)
 
 
 cdef void book_weights(const SampleGeometry *sample, const WeightPanels *panels, int shared_name, int local_name,
                        Blocking *blocking) noexcept nogil:
     """Make room for all packed weights, and for what packing one micro-panel stages."""
     cdef int64_t count
-    if mul_overflows(sample.groups * sample.cout * sample.taps, panels.ci.count * panels.ci.columns, &count):
+    if mul_overflows(sample.groups * sample.cout * sample.taps,
+                     (panels.ci.count - panels.ready) * panels.ci.columns, &count):
         blocking.shared.too_large = True
         return
     book(&blocking.shared, shared_name, count, sample.item)
@@ -44,11 +74,11 @@ cdef void book_weights(const SampleGeometry *sample, const WeightPanels *panels,
 
 cdef char *weight_panel(const SampleGeometry *sample, const WeightPanels *panels, char *packed, int64_t group,
                         int64_t panel, int64_t co) noexcept nogil:
-    """Find the weights of one micro-panel and one block of co, as [packed tap][co][columns], or pairs of co."""
+    """Find the weights of one packed micro-panel and one block of co, as [packed tap][co][columns], or pairs of co."""
+    cdef int64_t number = group * (panels.ci.count - panels.ready) + panel - panels.ready
     if panels.ci.vnni:
         co //= 2
-    return packed \
-        + ((group * panels.ci.count + panel) * sample.cout + co) * sample.taps * panels.ci.columns * sample.item
+    return packed + (number * sample.cout + co) * sample.taps * panels.ci.columns * sample.item
 
 
 cdef bint taps_lie_evenly(const SampleGeometry *sample, const ConvView *w, int64_t step) noexcept nogil:
@@ -226,8 +256,9 @@ cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *pane
     scratch: 2 * STAGED_TAPS rows of a micro-panel."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
-    cdef WeightUnit unit = weight_unit(problem, number, panels.ci.count, ceil_div(sample.cout, panels.channels))
-    cdef int64_t panel = unit.panel, group = unit.group, co_from = unit.block * panels.channels
+    cdef WeightUnit unit = weight_unit(problem, number, panels.ci.count - panels.ready,
+                                       ceil_div(sample.cout, panels.channels))
+    cdef int64_t panel = unit.panel + panels.ready, group = unit.group, co_from = unit.block * panels.channels
     cdef int64_t item = sample.item, columns = panels.ci.columns, count = min(panels.channels, sample.cout - co_from)
     cdef int64_t channels = min(columns, sample.cin - panel * columns), tap = 0, taps, co, i
     cdef int64_t steps = ceil_div(count, 2) if panels.ci.vnni else count
