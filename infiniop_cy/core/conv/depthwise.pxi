@@ -20,6 +20,9 @@ cdef bint accepts_grouped(const SampleGeometry *sample, const char **why) noexce
     if not 2 <= sample.cin <= STENCIL_GROUP or sample.cout != sample.cin or sample.lanes % sample.cin:
         why[0] = b"groups of as many input as output channels do not fill a vector side by side"
         return False
+    if sample.forward and has_wide_vectors(sample) and sample.groups == 1 and sample.cin < sample.lanes:
+        why[0] = b"one group leaves lanes of a vector empty"  # as it does for gradients, which share what is packed
+        return False
     if sample.dtype == DTYPE_BF16 and phase_count(sample) == 1 and accepts_input_amx(sample, why):
         why[0] = b"AMX multiplies pairs of bfloat16 faster"
         return False

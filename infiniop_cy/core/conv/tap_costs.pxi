@@ -182,11 +182,13 @@ cdef double weight_gemm_time(const SampleGeometry *sample, const TapCounts *n) n
 
 
 cdef bint dot_products_pay(const SampleGeometry *sample) noexcept nogil:
-    """Say whether grad_weight takes less by dot products than by gemm, or about as little."""
+    """Say whether grad_weight takes less by dot products than by gemm, or about as little; less, where pairs of bfloat16
+    fill more than a quarter of gemm's vectors."""
     cdef const char *why
+    cdef double most = 0.8 if bfloat16_dot2(sample) and 4 * sample.cout > sample.lanes else 1.2
     cdef TapCounts n
     return not count_taps(sample, &n) \
-        or not accepts_weight_gemm(sample, &why) or weight_dot_time(sample, &n) < 1.2 * weight_gemm_time(sample, &n)
+        or not accepts_weight_gemm(sample, &why) or weight_dot_time(sample, &n) < most * weight_gemm_time(sample, &n)
 
 
 cdef double weight_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
