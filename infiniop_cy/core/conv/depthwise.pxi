@@ -20,6 +20,10 @@ cdef bint accepts_grouped(const SampleGeometry *sample, const char **why) noexce
     if not 2 <= sample.cin <= STENCIL_GROUP or sample.cout != sample.cin or sample.lanes % sample.cin:
         why[0] = b"groups of as many input as output channels do not fill a vector side by side"
         return False
+    if sample.groups == 1 and sample.taps == 1 and sample.cin == sample.lanes and sample.dtype == DTYPE_F32 \
+            and has_wide_vectors(sample):
+        why[0] = b"one group that fills a vector is a product of matrices, read where they lie"
+        return False
     if sample.forward and has_wide_vectors(sample) and sample.groups == 1 and sample.cin < sample.lanes:
         why[0] = b"one group leaves lanes of a vector empty"  # as it does for gradients, which share what is packed
         return False
