@@ -207,7 +207,7 @@ def test_all_channels_are_written_wherever_lines_begin(dtype, groups):
             assert same_bits(a, b), f"{name}, {first} elements on"
 
 
-@pytest.mark.parametrize("stride, dtype", [(1, "float32"), (2, "float32"), (1, "float64")])
+@pytest.mark.parametrize(("stride", "dtype"), [(1, "float32"), (2, "float32"), (1, "float64")])
 def test_weights_of_few_pixels_are_read_where_they_lie(monkeypatch, stride, dtype):
     """With the bits of those packed for many, for inf and NaN, too."""
     monkeypatch.setenv("INFINIOP_CY_CONV", "grad_input:gemm")
@@ -217,7 +217,8 @@ def test_weights_of_few_pixels_are_read_where_they_lie(monkeypatch, stride, dtyp
     g, x, w = (random_values(rng, shape, dtype) for shape in shapes)
     w[3, 5], w[200, 140], w[7, 0] = np.inf, np.nan, -np.inf
     grad_input = iop.conv_backward(g, x, w, output_mask=(True, False, False), **keywords)[0]
-    assert np.isnan(grad_input).any() and np.isfinite(grad_input).any()
+    assert np.isnan(grad_input).any()
+    assert np.isfinite(grad_input).any()
     for n in range(0, batch, 7):
         one = slice(n, n + 1)
         alone = iop.conv_backward(g[one], x[one], w, output_mask=(True, False, False), **keywords)[0]

@@ -7,8 +7,8 @@
 namespace INFINIOP_ISA {
 namespace {
 
-// Sums to the first columns of rows; as sums that are added to 0, which has no -0.
-// What is written is found out once for all rows, since rows of few steps take little longer to multiply than to write.
+// Sums to the first columns of rows; as sums that are added to 0, which has no -0. What is written is found out once
+// for all rows: those of few steps take little longer to multiply.
 template <bool biased, class V, int rows, int vectors>
 INFINIOP_INLINE void put_rows(V (&sum)[rows][vectors], const BatchReduce &steps, scalar<V> *c, int64_t c_row,
                               bool past) {

@@ -75,8 +75,7 @@ struct BatchReduce {
 // c[r][j] += sum over the steps of a[indirection[r]] * b[j], for the rows and whole vectors of columns of a register
 // tile; the indirection buffer counts elements. The sum runs in the order of the steps: from zero, then added to c; or
 // starting from c (GEMM_CHAIN), which makes the bits independent of where the steps are cut. GEMM_PUT: as if c were
-// zeros, c being of the storage type; GEMM_PUT_PAST: the same, past the caches, where all vectors of c are at multiples
-// of their size.
+// zeros, c being of the storage type; GEMM_PUT_PAST: the same, past the caches, where rows of c are whole cache lines.
 enum { GEMM_ADD = 0, GEMM_CHAIN = 1, GEMM_PUT = 2, GEMM_PUT_PAST = 3 };
 typedef void (*GemmKernel)(const struct BatchReduce *, const void *a, const int64_t *indirection, const void *b,
                            void *c, int64_t c_row, int end);

@@ -182,8 +182,8 @@ cdef double weight_gemm_time(const SampleGeometry *sample, const TapCounts *n) n
 
 
 cdef bint dot_products_pay(const SampleGeometry *sample) noexcept nogil:
-    """Say whether grad_weight takes less by dot products than by gemm, or about as little; less, where pairs of bfloat16
-    fill more than a quarter of gemm's vectors."""
+    """Say whether grad_weight takes less by dot products than by gemm, or about as little; less, where pairs of
+    bfloat16 fill more than a quarter of gemm's vectors."""
     cdef const char *why
     cdef double most = 0.8 if bfloat16_dot2(sample) and 4 * sample.cout > sample.lanes else 1.2
     cdef TapCounts n
