@@ -8,7 +8,7 @@ cdef enum:
     PANEL_CHANNELS = 64     # output channels of a panel with several taps
     PANEL_TAP_CHANNELS = 256  # taps by channels of a panel, at least
     READY_PIXELS = 1024     # of grad_input's, at most; for more, packed weights are worth the time
-    READY_BYTES = 1 << 20   # pixels by bytes from row to row of weights, where these reach a few sets of a cache only
+    READY_PART = 1 << 12    # pixels by a row's bytes for each in a micro-panel, where rows share sets of a cache
 
 
 ctypedef struct WeightPanels:
@@ -45,10 +45,12 @@ cdef int64_t ready_panels(const ConvProblem *problem, const MicroPanels *ci) noe
     where copies would be used for few pixels. There is no padding that inf and NaN might meet."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
-    cdef int64_t most = READY_PIXELS if spreads_over_sets(w.n) else READY_BYTES // max(w.n, -w.n)
+    cdef int64_t most = READY_PIXELS
     if sample.taps != 1 or sample.folded != 1 or ci.vnni or sample.dtype != sample.compute \
             or w.channel != sample.item or w.n % sample.item or (sample.groups > 1 and w.group % sample.item):
         return 0
+    if not spreads_over_sets(w.n):
+        most = READY_PART * ci.columns * sample.item // max(w.n, -w.n)
     if sample.pixels_in * problem.batch > most or not meets_no_padding(sample):
         return 0
     return sample.cin // ci.columns
