@@ -56,17 +56,21 @@ cdef int64_t ready_panels(const ConvProblem *problem, const MicroPanels *ci) noe
     return sample.cin // ci.columns
 
 
+cdef int64_t packed_panels(const WeightPanels *panels) noexcept nogil:
+    """Count the micro-panels of a group that are packed: those after the ones that are read where they lie."""
+    return panels.ci.count - panels.ready
+
+
 cdef int64_t weight_prepares(const SampleGeometry *sample, const WeightPanels *panels) noexcept nogil:
     """Count the units that pack_weight_panel packs."""
-    return sample.groups * (panels.ci.count - panels.ready) * ceil_div(sample.cout, panels.channels)
+    return sample.groups * packed_panels(panels) * ceil_div(sample.cout, panels.channels)
 
 
 cdef void book_weights(const SampleGeometry *sample, const WeightPanels *panels, int shared_name, int local_name,
                        Blocking *blocking) noexcept nogil:
     """Make room for all packed weights, and for what packing one micro-panel stages."""
     cdef int64_t count
-    if mul_overflows(sample.groups * sample.cout * sample.taps,
-                     (panels.ci.count - panels.ready) * panels.ci.columns, &count):
+    if mul_overflows(sample.groups * sample.cout * sample.taps, packed_panels(panels) * panels.ci.columns, &count):
         blocking.shared.too_large = True
         return
     book(&blocking.shared, shared_name, count, sample.item)
@@ -77,7 +81,7 @@ cdef void book_weights(const SampleGeometry *sample, const WeightPanels *panels,
 cdef char *weight_panel(const SampleGeometry *sample, const WeightPanels *panels, char *packed, int64_t group,
                         int64_t panel, int64_t co) noexcept nogil:
     """Find the weights of one packed micro-panel and one block of co, as [packed tap][co][columns], or pairs of co."""
-    cdef int64_t number = group * (panels.ci.count - panels.ready) + panel - panels.ready
+    cdef int64_t number = group * packed_panels(panels) + panel - panels.ready
     if panels.ci.vnni:
         co //= 2
     return packed + (number * sample.cout + co) * sample.taps * panels.ci.columns * sample.item
@@ -258,8 +262,7 @@ cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *pane
     scratch: 2 * STAGED_TAPS rows of a micro-panel."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
-    cdef WeightUnit unit = weight_unit(problem, number, panels.ci.count - panels.ready,
-                                       ceil_div(sample.cout, panels.channels))
+    cdef WeightUnit unit = weight_unit(problem, number, packed_panels(panels), ceil_div(sample.cout, panels.channels))
     cdef int64_t panel = unit.panel + panels.ready, group = unit.group, co_from = unit.block * panels.channels
     cdef int64_t item = sample.item, columns = panels.ci.columns, count = min(panels.channels, sample.cout - co_from)
     cdef int64_t channels = min(columns, sample.cin - panel * columns), tap = 0, taps, co, i
