@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include <chrono>
+#include <thread>
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <pthread.h>
@@ -52,7 +53,7 @@ static inline const char *this_thread(void) {
     return &here;
 }
 
-// Counters that threads share, in no order with anything else: the region's end is what orders its results.
+// Counters that threads share, in no order with anything else: what orders results is a round's end.
 static inline int64_t shared_add(int64_t *counter, int64_t n) {
     return __atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
 }
@@ -60,6 +61,24 @@ static inline int64_t shared_get(const int64_t *counter) { return __atomic_load_
 static inline void shared_set(int64_t *counter, int64_t value) { __atomic_store_n(counter, value, __ATOMIC_RELAXED); }
 static inline void shared_or(int *flags, int value) {
     if (value) __atomic_fetch_or(flags, value, __ATOMIC_RELAXED);
+}
+
+// What one thread wrote before it told, another one sees that was told. Of two threads that each tell first and then
+// look, one sees what the other told.
+static inline int64_t told(const int64_t *what) { return __atomic_load_n(what, __ATOMIC_SEQ_CST); }
+static inline void tell(int64_t *what, int64_t value) { __atomic_store_n(what, value, __ATOMIC_SEQ_CST); }
+static inline void tell_more(int64_t *what, int64_t n) { __atomic_fetch_add(what, n, __ATOMIC_SEQ_CST); }
+
+// Lets some time pass for a thread that has waited `turns` times: a moment at first, and later the core is offered to
+// others.
+static inline void wait_a_turn(int64_t turns) {
+    enum { MOMENTS = 1024 };  // together some ten microseconds, as long as it takes to wake a thread
+    if (turns >= MOMENTS) return std::this_thread::yield();
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__) || defined(__arm__)
+    __asm__ volatile("yield");
+#endif
 }
 
 // The bytes of stack that this thread has left; a very large number where that cannot be found out.

@@ -248,10 +248,10 @@ cdef int wanted_gradients(const ConvProblem *problem) noexcept nogil:
 ctypedef struct ConvCall:
     const ConvPlan *plan
     const ConvProblem *problem
-    const char *outside    # [grad_output, input][sample][piece]; NULL if there was no survey
+    char *outside          # [grad_output, input][sample][piece], if there was a survey
     char *shared
     char *scratch
-    int threads
+    Team *team
     Interrupt *interrupt   # NULL: it cannot be stopped
 
 
@@ -301,8 +301,8 @@ cdef bint run_units(const ConvCall *call, const ConvRun *run, const ConvAlgorith
     units.scratch, units.scratch_bytes = call.scratch, call.plan.thread_bytes
     work.units, work.context, work.interrupt = run_some_units, &units, call.interrupt
     work.count = run.blocking.prepares if prepare else run.blocking.tasks
-    work.step = max(<int64_t>1, min(<int64_t>4, work.count // (8 * call.threads)))
-    return run_team(&work, call.threads, 1)
+    work.step = max(<int64_t>1, min(<int64_t>4, work.count // (8 * call.team.threads)))
+    return share_units(call.team, &work, 1)
 
 
 cdef bint is_empty(const ConvProblem *problem, int gradients) noexcept nogil:
@@ -416,14 +416,14 @@ cdef bint survey_pieces(const void *context, int64_t first, int64_t stop, int th
     return False
 
 
-cdef void run_survey(const ConvCall *call, bint of_input, char *found) noexcept nogil:
+cdef void run_survey(const ConvCall *call, bint of_input) noexcept nogil:
     """Look for numbers out of bounds in grad_output and, if asked, input."""
     cdef Survey survey
     cdef TeamWork work
-    survey.problem, survey.found = call.problem, found
+    survey.problem, survey.found = call.problem, call.outside
     work.units, work.context, work.interrupt = survey_pieces, &survey, call.interrupt
     work.count, work.step = call.problem.batch * SURVEY_PIECES * (2 if of_input else 1), 4
-    run_team(&work, call.threads, 4)
+    share_units(call.team, &work, 4)
 
 
 cdef void run_passes(const ConvCall *call, const ConvWay *way, int gradients) noexcept nogil:
@@ -454,6 +454,26 @@ cdef int run_step(ConvCall *call, const ConvStep *step, int gradients) noexcept 
     return gradients
 
 
+cdef void run_steps(Team *team, void *context) noexcept nogil:
+    """Run all that a plan has for the gradients whose view has data."""
+    cdef ConvCall *call = <ConvCall *>context
+    cdef const ConvPlan *plan = call.plan
+    cdef const ConvStep *step
+    cdef int wanted = wanted_gradients(call.problem), taken = 0, surveyed = 0, gradients, i
+    for i in range(plan.count):
+        surveyed |= plan.steps[i].gradients & wanted if plan.steps[i].surveyed else 0
+    if surveyed:
+        run_survey(call, surveyed & FOR_GRAD_WEIGHT)
+    for i in range(plan.count):
+        step = &plan.steps[i]
+        gradients = step.gradients & wanted & ~taken
+        if not gradients or is_empty(call.problem, gradients):
+            continue
+        if gradients & FOR_GRAD_WEIGHT:  # whose tasks take grad_bias along
+            gradients |= wanted & FOR_GRAD_BIAS
+        taken |= run_step(call, step, gradients)
+
+
 cdef void address_empty_tensors(ConvProblem *problem, char *anywhere) noexcept nogil:
     """Give an address to the operands that have none, since they have no elements or no gradient needs them: to count
     bytes from NULL is undefined even where nothing is read. Outputs keep theirs: NULL says that they are not wanted."""
@@ -468,31 +488,18 @@ cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *works
     """Compute all gradients whose view has data; workspace: plan.workspace_bytes at any address. Tasks are parts of an
     output: no two write the same element, and each element is rounded to storage once. An interrupt that has stopped
     leaves them incomplete."""
-    cdef const ConvStep *step
     cdef ConvCall call
+    cdef Team team
     cdef ConvProblem bound = problem[0]
-    cdef int wanted = wanted_gradients(problem), taken = 0, gradients, i
-    cdef int surveyed = 0
     address_empty_tensors(&bound, <char *>&bound)
     shift_weights(&bound)
     shift_input(&bound)
     workspace += -<uintptr_t>workspace % CONV_ALIGN
-    call.plan, call.problem, call.outside, call.threads = plan, &bound, workspace, min(threads, plan.threads)
-    call.interrupt = interrupt
+    begin_team(&team, min(threads, plan.threads))
+    call.plan, call.problem, call.outside, call.team, call.interrupt = plan, &bound, workspace, &team, interrupt
     call.shared = workspace + plan.survey_bytes
     call.scratch = call.shared + plan.shared_bytes
-    for i in range(plan.count):
-        surveyed |= plan.steps[i].gradients & wanted if plan.steps[i].surveyed else 0
-    if surveyed:
-        run_survey(&call, surveyed & FOR_GRAD_WEIGHT, workspace)
-    for i in range(plan.count):
-        step = &plan.steps[i]
-        gradients = step.gradients & wanted & ~taken
-        if not gradients or is_empty(&bound, gradients):
-            continue
-        if gradients & FOR_GRAD_WEIGHT:  # whose tasks take grad_bias along
-            gradients |= wanted & FOR_GRAD_BIAS
-        taken |= run_step(&call, step, gradients)
+    run_rounds(&team, run_steps, &call)
 
 
 cdef int run_conv_on(const ConvPlan *plan, const Tensor *described, char **data, char *workspace, int threads,
