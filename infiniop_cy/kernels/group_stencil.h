@@ -48,6 +48,13 @@ struct channel_pair {
 };
 #endif
 
+// Pixels whose sums are in registers at a time: as many chains as hide the time that one addition takes, and more.
+#if defined(__AVX512F__)
+enum { GROUP_PIXELS = 14 };
+#else
+enum { GROUP_PIXELS = 8 };
+#endif
+
 // `run` taps side by side, the first of them the last in `from`, and all channels, to `many` pixels: a channel of a
 // pixel is spread once for all taps. pixel: elements from pixel to pixel; a vector where there are several taps.
 template <class V, class Terms, int many, int run>
@@ -59,7 +66,7 @@ INFINIOP_INLINE INFINIOP_DOT2 void group_taps(const LaneGroups *groups, typename
         V factor[run];
 #pragma GCC unroll 3
         for (int t = 0; t < run; t++) factor[t] = load<V>(weight + t * count);
-#pragma GCC unroll 10
+#pragma GCC unroll 16
         for (int p = 0; p < many + run - 1; p++) {
             const V value = Terms::spread(from + p * next, c, lane);
 #pragma GCC unroll 3
@@ -85,7 +92,7 @@ INFINIOP_DOT2 void group_tile(const StencilRows *r, const LaneGroups *groups, co
         else if (run == 2) group_taps<V, Terms, many, 2>(groups, *lane, here, pixel, weight, sum);
         else group_taps<V, Terms, many, 1>(groups, *lane, here, pixel, weight, sum);
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 14
     for (int i = 0; i < many; i++) store(to + i * r->to_pixel * count, sum[i]);
 }
 
@@ -100,15 +107,27 @@ template <class V, class Terms> struct group_tiles {
                                   group_tile<V, Terms, 5>,
                                   group_tile<V, Terms, 6>,
                                   group_tile<V, Terms, 7>,
-                                  group_tile<V, Terms, 8>};
+                                  group_tile<V, Terms, 8>,
+#if defined(__AVX512F__)
+                                  nullptr,
+                                  group_tile<V, Terms, 10>,
+                                  nullptr,
+                                  group_tile<V, Terms, 12>,
+                                  nullptr,
+                                  group_tile<V, Terms, 14>
+#endif
+    };
 };
 
-// Rows are cut into equal tiles; the last one goes back over some pixels where they are not, which changes nothing.
+// Rows are cut into equal tiles, of more than 8 pixels only if even; the last one goes back over some pixels where
+// they are not, which changes nothing.
 template <class V, class Terms>
 void by_group_tiles(const StencilRows *r, const LaneGroups *groups, const void *from_, const void *weight, void *to_) {
     typedef scalar<V> S;
     constexpr int count = lanes<V>::count;
-    const int64_t tiles = (r->width + 7) / 8, many = tiles ? (r->width + tiles - 1) / tiles : 0;
+    const int64_t tiles = (r->width + GROUP_PIXELS - 1) / GROUP_PIXELS;
+    int64_t many = tiles ? (r->width + tiles - 1) / tiles : 0;
+    if (many > 8) many += many % 2;
     const auto tile = group_tiles<V, Terms>::of[many];
     const auto lane = Terms::first(int(groups->channels));
     for (int64_t y = 0; y < r->rows; y++) {
