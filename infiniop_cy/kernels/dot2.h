@@ -27,14 +27,14 @@ INFINIOP_INLINE INFINIOP_DOT2 void put_narrow_rows(__m512 (&sum)[rows][vectors],
     constexpr int pairs = vectors / 2;
     const int64_t columns = steps.columns;
     __mmask32 written[pairs + 1];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int j = 0; j <= pairs; j++) {
         const int64_t left = columns - j * 32;
         written[j] = left >= 32 ? __mmask32(-1) : left > 0 ? (__mmask32(1) << left) - 1 : __mmask32(0);
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < rows; i++, c += 2 * c_row) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int j = 0; j < pairs; j++) {
             const __m512i narrow = (__m512i)_mm512_cvtne2ps_pbh(ended<biased>(sum[i][2 * j + 1], steps, 2 * j + 1),
                                                                 ended<biased>(sum[i][2 * j], steps, 2 * j));
@@ -64,13 +64,13 @@ INFINIOP_DOT2 void gemm_dot2(const BatchReduce *steps, const void *a_, const int
     const bool accumulate = end == GEMM_CHAIN;
     float *c = (float *)c_;
     __m512 sum[rows][vectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < rows; i++)
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int j = 0; j < vectors; j++)
             sum[i][j] = accumulate ? _mm512_loadu_ps(c + i * c_row + j * 16) : _mm512_setzero_ps();
     int64_t at[rows];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < rows; i++) at[i] = indirection[i];
     const int64_t depth = steps->depth, a_step = steps->a_step, b_step = steps->b_step;
     for (int64_t s = 0; s < steps->count; s++) {
@@ -78,22 +78,22 @@ INFINIOP_DOT2 void gemm_dot2(const BatchReduce *steps, const void *a_, const int
         const uint32_t *b = (const uint32_t *)b_ + steps->b_offset[s];
         for (int64_t k = 0; k < depth; k++, a += a_step, b += b_step) {
             __m512bh column[vectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
             for (int j = 0; j < vectors; j++) column[j] = (__m512bh)_mm512_loadu_si512(b + j * 16);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
             for (int i = 0; i < rows; i++) {
                 int32_t pair;
                 __builtin_memcpy(&pair, a + at[i], sizeof pair);
                 __m512bh factor = (__m512bh)_mm512_set1_epi32(pair);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
                 for (int j = 0; j < vectors; j++) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], factor, column[j]);
             }
         }
     }
     if (end >= GEMM_PUT) return put_narrow_rows(sum, *steps, (char *)c_, c_row, end == GEMM_PUT_PAST);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < rows; i++)
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int j = 0; j < vectors; j++) {
             float *to = c + i * c_row + j * 16;
             // A negative sum that is subnormal has become -0, and what is behind an odd row, times its 0, decides
@@ -106,7 +106,7 @@ constexpr void fill_dot2(KernelTable &table) {
     table.dot2 = {
         16,
         4,
-        {{}, {8, 1, gemm_dot2<8, 1>}, {8, 2, gemm_dot2<8, 2>}, {8, 3, gemm_dot2<8, 3>}, {6, 4, gemm_dot2<6, 4>}},
+        {{}, {12, 1, gemm_dot2<12, 1>}, {8, 2, gemm_dot2<8, 2>}, {8, 3, gemm_dot2<8, 3>}, {6, 4, gemm_dot2<6, 4>}},
         {4, 6, gemm_dot2<4, 6>},
         {1, 8, gemm_dot2<1, 8>}};
 }

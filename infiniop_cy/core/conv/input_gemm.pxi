@@ -82,10 +82,14 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
     cdef int64_t positions, wanted, pixels = input_gemm_pixels(sample, order.channels, &own.tiling, &positions)
     block_input_columns(sample, order, own)
     own.ordered = part_in_order(sample, order) < 1
+    if own.task_panels == own.weights.ci.count:
+        own.together = most_groups_together(problem, order, own.weights.ci.vnni)
     tile_phases(problem, pixels, joined_gemm_positions(sample), &own.tiling)
     while threads > 1 and pixels > MIN_TILE_PIXELS and input_tile_tasks(problem, own) < 4 * threads:
         pixels //= 2
         tile_phases(problem, pixels, joined_gemm_positions(sample), &own.tiling)
+    while threads > 1 and own.together > 1 and input_tile_tasks(problem, own) < 4 * threads:
+        own.together = ceil_div(own.together, 2)
     wanted = (2 if packs_slowly(problem, own.weights.ci.vnni) else 4) * threads
     while threads > 1 and own.task_panels > 1 and input_tile_tasks(problem, own) < wanted:
         own.task_panels = ceil_div(own.task_panels, 2)
@@ -125,10 +129,11 @@ cdef void plan_input_prefetch(const ConvRun *run, const InputTile *t, const Halo
 
 cdef void pack_tile_block(const ConvRun *run, const InputTile *t, const Box *block, int64_t co,
                           int64_t count) noexcept nogil:
-    """Pack the block of a panel of co, class after class of the taps that read it."""
+    """Pack the block of a panel of co, or all co of some groups (count > cout), class after class of the taps that read
+    it."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
-    cdef int64_t pitch = block_pitch(sample, run.order), number
+    cdef int64_t pitch = own.pitch, number
     cdef Box box
     for number in range(block_classes(sample)):
         source_box(sample, block, number, &box)
@@ -141,7 +146,8 @@ cdef void lead_through_taps(const ConvRun *run, const InputTile *t, const Box *b
                             bint in_place, BatchReduce *steps) noexcept nogil:
     """Lead the steps through the phase's taps from that number on, as many as a panel has."""
     cdef const SampleGeometry *sample = run.sample
-    cdef int64_t columns = (<const InputTiles *>run.blocking.own).weights.ci.columns, s
+    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
+    cdef int64_t columns = own.weights.ci.columns, s
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef int d
@@ -153,22 +159,22 @@ cdef void lead_through_taps(const ConvRun *run, const InputTile *t, const Box *b
                 output[d] -= halo.low[d]
             t.a_offset[s] = elements_to(sample, &run.problem.view[CONV_GRAD_OUTPUT], output)
         else:
-            t.a_offset[s] = tap_place(sample, block, output, k, halo.low) * block_pitch(sample, run.order)
+            t.a_offset[s] = tap_place(sample, block, output, k, halo.low) * own.pitch
         t.b_offset[s] = s * steps.depth * columns
 
 
 cdef void multiply_blocks(const ConvRun *run, InputTile *t, const Box *block, const Halo *halo, bint in_place,
-                          bint puts, const PixelOrder *order, BatchReduce *steps) noexcept nogil:
-    """Pack a block for each panel of co, unless it is read where it lies, and add its products under all taps, panel by
-    panel: in an order (not NULL), or (puts) writing them."""
+                          int64_t packed, bint puts, const PixelOrder *order, BatchReduce *steps) noexcept nogil:
+    """Pack a block for each panel of co of so many groups, unless it is read where it lies, and add the products of one
+    group under all taps, panel by panel: in an order (not NULL), or (puts) writing them."""
     cdef const SampleGeometry *sample = run.sample
     cdef int64_t co = 0, count, tap
     cdef Prefetch prefetch
     while t.phase.tap_count and co < sample.cout:
         count = min(run.order.channels, sample.cout - co)
         steps.depth = ceil_div(count, 2) if (<const InputTiles *>run.blocking.own).weights.ci.vnni else count
-        if not in_place:
-            pack_tile_block(run, t, block, co, count)
+        if packed:
+            pack_tile_block(run, t, block, co, packed * count)
         plan_input_prefetch(run, t, halo, block, co, &prefetch)
         tap = 0
         while tap < t.phase.tap_count and not is_stopped(run):
@@ -185,37 +191,48 @@ cdef void multiply_blocks(const ConvRun *run, InputTile *t, const Box *block, co
             t.block += run.order.channels * run.problem.view[CONV_GRAD_OUTPUT].channel
 
 
-cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Sum a tile for some ci, from a block that is packed or read where it lies, and save it."""
+cdef void multiply_groups(const ConvRun *run, InputTile *t, const Box *block, const Halo *halo,
+                          BatchReduce *steps) noexcept nogil:
+    """Sum and save a tile of all groups of a task, from a block that is packed or read where it lies."""
     cdef const SampleGeometry *sample = run.sample
-    cdef int64_t pitch = block_pitch(sample, run.order)
-    cdef bint in_place, puts, ordered
+    cdef const InputTiles *own = <const InputTiles *>run.blocking.own
+    cdef bint in_place = block_classes(sample) == 1 and sample.folded == 1 and output_lies_ready(run.problem, block)
+    cdef bint puts = puts_tile(run, t), ordered
+    cdef int64_t number
+    cdef PixelOrder order
+    ordered = own.ordered and not (in_place or puts or run.nonfinite) and order_pixels(run, t, block, own.pitch, &order)
+    if not (in_place or ordered):
+        fill_indirection(&t.tile, block.extent, own.pitch, t.indirection)
+    for number in range(t.groups):
+        if in_place:
+            lead_through_output(run, t, block, steps)
+        if not puts:
+            clear_input_sums(run, t)
+        multiply_blocks(run, t, block, halo, in_place, 0 if in_place or number else t.groups, puts,
+                        &order if ordered else NULL, steps)
+        if not puts:
+            end_input_tile(run, t, order.place if ordered else NULL)
+        t.block += sample.cout * own_step(run)
+        t.sums.group += 1
+
+
+cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    """Compute a tile of some groups for some ci."""
     cdef InputTile t
     cdef Box block
     cdef Halo halo
     cdef BatchReduce steps
-    cdef PixelOrder order
     if not begin_input_tile(run, number, scratch, &t):
         return
-    phase_halo(sample, &t.phase, &halo)
+    phase_halo(run.sample, &t.phase, &halo)
     block_under(&t.tile, &halo, &block)
     begin_steps(run, &t, &steps)
-    if both_lie_by_pixels(run, &t, &block):
-        multiply_by_pixels(run, &t, &block, &steps)
+    if not both_lie_by_pixels(run, &t, &block):
+        multiply_groups(run, &t, &block, &halo, &steps)
         return
-    in_place = block_classes(sample) == 1 and sample.folded == 1 and output_lies_ready(run.problem, &block)
-    puts = puts_tile(run, &t)
-    ordered = (<const InputTiles *>run.blocking.own).ordered and not (in_place or puts or run.nonfinite) \
-        and order_pixels(run, &t, &block, pitch, &order)
-    if in_place:
-        lead_through_output(run, &t, &block, &steps)
-    elif not ordered:
-        fill_indirection(&t.tile, block.extent, pitch, t.indirection)
-    if not puts:
-        clear_input_sums(run, &t)
-    multiply_blocks(run, &t, &block, &halo, in_place, puts, &order if ordered else NULL, &steps)
-    if not puts:
-        end_input_tile(run, &t, order.place if ordered else NULL)
+    for number in range(t.groups):
+        multiply_by_pixels(run, &t, &block, &steps)
+        t.sums.group += 1
 
 
 cdef void explain_input_gemm(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,

@@ -84,7 +84,7 @@ cdef void input_taps_task(const ConvRun *run, int64_t number, char *scratch) noe
     """For each panel of co and each tap, pack the grad_output that the tile meets and add its products."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
-    cdef int64_t pitch = block_pitch(sample, run.order), co = 0, count, tap
+    cdef int64_t co = 0, count, tap
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef InputTile t
@@ -107,7 +107,7 @@ cdef void input_taps_task(const ConvRun *run, int64_t number, char *scratch) noe
             for d in range(3):
                 block.first[d] += output[d]
             source_box(sample, &block, tap_class(sample, k), &box)
-            pack_folded_channels(run.problem, &box, t.sums.group, co, count, t.block, pitch, own.weights.ci.vnni,
+            pack_folded_channels(run.problem, &box, t.sums.group, co, count, t.block, own.pitch, own.weights.ci.vnni,
                                  t.staging, t.place)
             multiply_part(run, &t, &steps, co, tap, &part)
         co += run.order.channels

@@ -2,6 +2,7 @@
 # steps go through the output channels of packed blocks: a task's tile, its sums and its scratch.
 cdef enum:
     MIN_TILE_PIXELS = 224   # fewer would pack too much of a tile's edge twice
+    GROUPS_BYTES = 128      # of a pixel's groups in one block, at most, where they share cache lines
 
     # pieces of scratch; shared:
     INPUT_WEIGHTS = 0
@@ -24,11 +25,14 @@ ctypedef struct InputTiles:
     Tiling tiling         # of the pixels of a phase
     int64_t tiles         # of the largest phase
     bint ordered          # pixels are put in another order (input_order.pxi)
+    int64_t together      # groups of a task, packed as one block
+    int64_t pitch         # elements from position to position of a block
 
 
 # A task's part: a tile of one phase by the ci of some micro-panels.
 ctypedef struct InputTile:
     int64_t number, panel_from, panels
+    int64_t groups        # of which sums.group is the first, or the one that is multiplied
     int64_t pixels
     Phase phase
     Box tile
@@ -47,10 +51,20 @@ cdef int64_t block_pitch(const SampleGeometry *sample, const SumOrder *order) no
     return round_up(order.channels, sample.lanes)
 
 
+cdef int64_t most_groups_together(const ConvProblem *problem, const SumOrder *order, bint vnni) noexcept nogil:
+    """Return how many groups whose channels share cache lines one block may hold: it takes little longer to pack than
+    that of one of them."""
+    cdef const SampleGeometry *sample = &problem.sample
+    if not groups_alternate(problem) or sample.cout > order.channels or (vnni and sample.cout % 2):
+        return 1
+    return max(<int64_t>1, min(sample.groups, GROUPS_BYTES // (sample.cout * itemsize_of(sample.dtype))))
+
+
 cdef void block_input_columns(const SampleGeometry *sample, const SumOrder *order, InputTiles *own) noexcept nogil:
-    """Cut the ci into micro-panels, and these into tasks of about WEIGHT_COLUMNS."""
+    """Cut the ci into micro-panels, and these into tasks of about WEIGHT_COLUMNS, and give a task one group."""
     cut_columns(sample, sample.cin, bfloat16_dot2(sample), &own.weights.ci)
     own.weights.channels = order.channels
+    own.together = 1
     own.task_panels = min(own.weights.ci.count, max(<int64_t>1, WEIGHT_COLUMNS // own.weights.ci.columns))
 
 
@@ -59,7 +73,7 @@ cdef int64_t input_tile_tasks(const ConvProblem *problem, InputTiles *own) noexc
     cdef int64_t grid[3]
     phase_grid(&problem.sample, grid)
     own.tiles = count_tiles(&own.tiling, problem.batch, grid)
-    return problem.sample.groups * ceil_div(own.weights.ci.count, own.task_panels) \
+    return ceil_div(problem.sample.groups, own.together) * ceil_div(own.weights.ci.count, own.task_panels) \
         * phase_count(&problem.sample) * own.tiles
 
 
@@ -69,9 +83,10 @@ cdef void book_input_tiles(const ConvProblem *problem, const SumOrder *order, in
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t pixels = tiling_pixels(&own.tiling)
     cdef Scratch *local = &blocking.local
+    own.pitch = block_pitch(sample, order) if own.together == 1 else round_up(own.together * sample.cout, sample.lanes)
     own.weights.ready = ready_panels(problem, &own.weights.ci)
     book_weights(sample, &own.weights, INPUT_WEIGHTS, INPUT_STAGED_WEIGHTS, blocking)
-    book(local, INPUT_BLOCK, positions * block_pitch(sample, order), sample.item)
+    book(local, INPUT_BLOCK, positions * own.pitch, sample.item)
     book(local, INPUT_SUMS, (pixels + MAX_ROWS) * own.task_panels * own.weights.ci.columns, sample.item)
     book(local, INPUT_STAGING, staging_elements(sample), sample.item)
     book(local, INPUT_PLACES, positions, sizeof(int64_t))
@@ -120,12 +135,12 @@ cdef int64_t group_of_task(const ConvProblem *problem, int64_t tasks, int64_t *n
 
 
 cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, InputTile *t) noexcept nogil:
-    """Begin task number (group, micro-panels, phase, tile), or (group, phase, tile, micro-panels); return False where
+    """Begin task number (groups, micro-panels, phase, tile), or (groups, phase, tile, micro-panels); return False where
     the phase has no such tile."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef int64_t phases = phase_count(sample), parts = ceil_div(own.weights.ci.count, own.task_panels)
-    cdef int64_t group = group_of_task(run.problem, parts * phases * own.tiles, &number)
+    cdef int64_t group = group_of_task(run.problem, parts * phases * own.tiles, &number, own.together)
     cdef int64_t outer = number // parts, part = number % parts
     cdef int64_t size[3]
     cdef int d
@@ -147,6 +162,7 @@ cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, In
     t.a_offset = <int64_t *>local_piece(run, INPUT_A_OFFSETS, scratch)
     t.b_offset = <int64_t *>local_piece(run, INPUT_B_OFFSETS, scratch)
     t.sums.data = local_piece(run, INPUT_SUMS, scratch)
+    t.groups = min(own.together, sample.groups - group)
     t.sums.group, t.sums.ci_from = group, t.panel_from * own.weights.ci.columns
     t.sums.channels = min(t.panels * own.weights.ci.columns, sample.cin - t.sums.ci_from)
     t.sums.pixel_pitch, t.sums.ci_pitch = round_up(t.sums.channels, sample.lanes), 1

@@ -1,7 +1,7 @@
 # Register tiles over packed blocks, and how columns are cut into micro-panels for them.
 cdef enum:
     SPREAD_BYTES = 1024    # steps of multiples of this reach a few sets of a cache only
-    MAX_ROWS = 8   # at least the rows of every register tile; indirection buffers and sums go on for so many
+    MAX_ROWS = 12   # at least the rows of every register tile; indirection buffers and sums go on for so many
 
 
 # Columns of a packed matrix: so many in a micro-panel, which a register tile covers.
