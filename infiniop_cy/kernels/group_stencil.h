@@ -125,7 +125,8 @@ template <class V, class Terms>
 void by_group_tiles(const StencilRows *r, const LaneGroups *groups, const void *from_, const void *weight, void *to_) {
     typedef scalar<V> S;
     constexpr int count = lanes<V>::count;
-    const int64_t tiles = (r->width + GROUP_PIXELS - 1) / GROUP_PIXELS;
+    int64_t tiles = (r->width + GROUP_PIXELS - 1) / GROUP_PIXELS;
+    if (tiles == 1 && r->width > 8 && r->width % 2) tiles = 2;
     int64_t many = tiles ? (r->width + tiles - 1) / tiles : 0;
     if (many > 8) many += many % 2;
     const auto tile = group_tiles<V, Terms>::of[many];

@@ -57,7 +57,7 @@ cdef int64_t most_groups_together(const ConvProblem *problem, const SumOrder *or
     cdef const SampleGeometry *sample = &problem.sample
     if not groups_alternate(problem) or sample.cout > order.channels or (vnni and sample.cout % 2):
         return 1
-    return max(<int64_t>1, min(sample.groups, GROUPS_BYTES // (sample.cout * itemsize_of(sample.dtype))))
+    return max(<int64_t>1, min(sample.groups, GROUPS_BYTES // max(<int64_t>1, sample.cout * itemsize_of(sample.dtype))))
 
 
 cdef void block_input_columns(const SampleGeometry *sample, const SumOrder *order, InputTiles *own) noexcept nogil:

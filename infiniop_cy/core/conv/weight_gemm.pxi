@@ -54,7 +54,9 @@ cdef void block_weight_gemm(const ConvProblem *problem, const SumOrder *order, i
                        sample.taps * max(<int64_t>1, WEIGHT_BLOCK_ELEMENTS // positions),
                        max(<int64_t>1, WEIGHT_POSITIONS // positions), threads, own, blocking)
     positions *= own.tiling.samples
-    channels = own.rows // sample.taps + 2
+    if (pair_pitch(problem, order, 1) if vnni else line_pitch(problem, 1)):
+        join_groups(problem, threads, own)
+    channels = own.together * (own.rows // sample.taps + 2)
     if vnni:
         elements = PAIR_MARGIN + positions * max(channels, 2 * pair_pitch(problem, order, channels))
     else:
@@ -97,7 +99,7 @@ cdef void point_rows(const ConvRun *run, const WeightTile *t, const InputBlock *
 
 cdef void pack_input_lines(const ConvRun *run, WeightTile *t, const Box *tile, int64_t pitch,
                            BatchReduce *steps) noexcept nogil:
-    """Pack the channels that a task's rows read as [position][channel], as they lie."""
+    """Pack the channels that a task's rows read, of all its groups, as [position][channel], as they lie."""
     cdef const SampleGeometry *sample = run.sample
     cdef int64_t size[3]
     cdef int64_t s
@@ -106,8 +108,8 @@ cdef void pack_input_lines(const ConvRun *run, WeightTile *t, const Box *tile, i
     input_size(sample, size)
     fill_input_block(sample, tile.extent, tile.samples, True, 1, MAX_CHANNELS, &block)
     class_box(sample, &block, tile, 0, &box)
-    pack_channels(run.problem, &run.problem.view[CONV_INPUT], size, &box, t.group * sample.cin + t.ci_from, t.cis,
-                  t.input, pitch, False, t.staging, t.place)
+    pack_channels(run.problem, &run.problem.view[CONV_INPUT], size, &box, t.group * sample.cin + t.ci_from,
+                  t.groups * t.cis, t.input, pitch, False, t.staging, t.place)
     point_rows(run, t, &block, pitch, 1)
     row_steps(tile, &block, t, steps)
     steps.a_step *= pitch
@@ -129,7 +131,7 @@ cdef bint pack_input_block(const ConvRun *run, WeightTile *t, const Box *tile, B
     if input_lies_ready(run.problem):
         lead_through_input(run, t, tile, steps)
         return False
-    pitch = line_pitch(run.problem, t.cis)
+    pitch = line_pitch(run.problem, t.groups * t.cis)
     if pitch:
         pack_input_lines(run, t, tile, pitch, steps)
         return False

@@ -208,8 +208,8 @@ cdef void lead_through_lines(const Box *tile, const InputBlock *block, const Wei
 
 cdef int64_t pack_pair_lines(const ConvRun *run, WeightTile *t, const PairTile *pairs, int64_t pitch,
                              BatchReduce *steps) noexcept nogil:
-    """Pack the channels that a task's rows read as [pair][channel]: under one tap pairs of the tile's pixels, else
-    those that begin at any position; return how many numbers they are."""
+    """Pack the channels that a task's rows read, of all its groups, as [pair][channel]: under one tap pairs of the
+    tile's pixels, else those that begin at any position; return how many numbers they are."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *x = &run.problem.view[CONV_INPUT]
     cdef bint one_tap = sample.taps == 1
@@ -224,8 +224,8 @@ cdef int64_t pack_pair_lines(const ConvRun *run, WeightTile *t, const PairTile *
         for d in range(box.extent[0]):
             for h in range(box.extent[1]):
                 part = row_part(x, pairs.input_size, pairs.input_size[2], &box, n, d, h)
-                zip_row(&part, channel, box.step[2] * x.space[2], box.extent[2], block.pixel[2], every, t.cis, to,
-                        pitch)
+                zip_row(&part, channel, box.step[2] * x.space[2], box.extent[2], block.pixel[2], every,
+                        t.groups * t.cis, to, pitch)
                 to += ceil_div(box.extent[2], every) * pitch * 4
     point_rows(run, t, &block, 2 * pitch, 2)
     lead_through_lines(&pairs.tile, &block, t, one_tap, 2 * pitch, steps)
@@ -234,7 +234,7 @@ cdef int64_t pack_pair_lines(const ConvRun *run, WeightTile *t, const PairTile *
 
 cdef bint pack_pair_rows(const ConvRun *run, WeightTile *t, const Box *tile, BatchReduce *steps) noexcept nogil:
     """Pack the channels that a task's rows read, in lines or in planes; see PackRows."""
-    cdef int64_t pitch = pair_pitch(run.problem, run.order, t.cis), numbers
+    cdef int64_t pitch = pair_pitch(run.problem, run.order, t.groups * t.cis), numbers
     cdef PairTile pairs
     make_pair_tile(run, tile, &pairs)
     if pitch:

@@ -25,6 +25,8 @@ ctypedef struct WeightTiles:
     int64_t rows          # (ci, tap) of a task
     bint taps_lead        # rows are those of one tap after the other, as grad_weight lies
     bint by_taps          # those of a tap are multiplied apart
+    int64_t together      # groups of a task, whose operands are packed as one
+    int64_t column_pixel  # columns from pixel to pixel of grad_output as it is packed
     Tiling tiling         # of output pixels
     WeightParts parts     # in two rounds
 
@@ -32,6 +34,7 @@ ctypedef struct WeightTiles:
 # A task's part: some (ci, tap) by the co of some micro-panels.
 ctypedef struct WeightTile:
     int64_t group, row_from, rows, panels, co_from, cos
+    int64_t groups        # of which `group` is the first, or the one that is multiplied
     int64_t ci_from, cis  # the channels that the rows read
     int64_t pitch         # elements from row to row of the sums
     char *input           # the packed input
@@ -99,6 +102,20 @@ cdef void cut_weight_tiles(const ConvProblem *problem, const SumOrder *order, bi
     cut_weight_tasks(sample, &own.co, max_rows, unit, threads, &own.task_panels, &own.rows)
     own.parts.tasks = sample.groups * ceil_div(own.co.count, own.task_panels) \
         * ceil_div(sample.cin * sample.taps, own.rows)
+    own.together, own.column_pixel = 1, own.co.columns
+
+
+cdef void join_groups(const ConvProblem *problem, int threads, WeightTiles *own) noexcept nogil:
+    """Let tasks that have all rows and columns of a group, in lines of channels of which several groups share one, take
+    some groups each: their operands take little longer to pack than those of one. Threads keep enough tasks."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t item = itemsize_of(sample.dtype), group = item * max(<int64_t>1, max(sample.cin, sample.cout))
+    if own.parts.bytes or own.parts.tasks != sample.groups or own.co.count > 1 or own.by_taps or sample.taps == 1 \
+            or problem.view[CONV_INPUT].channel != item or problem.view[CONV_GRAD_OUTPUT].channel != item:
+        return
+    own.together = max(<int64_t>1, min(sample.groups // (4 * threads), GROUPS_BYTES // group))
+    own.column_pixel = round_up((own.together - 1) * sample.cout, sample.lanes) + own.co.columns
+    own.parts.tasks = ceil_div(sample.groups, own.together)
 
 
 cdef int64_t summed_rows(const SampleGeometry *sample, const WeightTiles *own, int64_t rows) noexcept nogil:
@@ -110,12 +127,13 @@ cdef void book_weight_tiles(const SampleGeometry *sample, const WeightTiles *own
                             int64_t input_elements, int64_t input_item, Blocking *blocking) noexcept nogil:
     """Make room for so many packed elements of the input, of input_item bytes, at so many positions."""
     cdef int64_t pixels = tiling_pixels(&own.tiling), columns = own.task_panels * own.co.columns
+    cdef int64_t summed = own.together * columns
     cdef int64_t rows = own.tiling.samples * own.tiling.extent[0] * own.tiling.extent[1]
     cdef Scratch *local = &blocking.local
     book(local, WEIGHT_INPUT, input_elements, input_item)
     # A row of n pixels makes at most n pairs, each of which takes the room of a float.
-    book(local, WEIGHT_OUTPUT, pixels * columns, sample.item)
-    book(local, WEIGHT_SUMMED, summed_rows(sample, own, own.rows) * columns, sample.item)
+    book(local, WEIGHT_OUTPUT, pixels * own.task_panels * own.column_pixel, sample.item)
+    book(local, WEIGHT_SUMMED, summed_rows(sample, own, own.rows) * summed, sample.item)
     book(local, WEIGHT_CHAINED, (own.rows + MAX_ROWS) * columns, sample.item)
     book(local, WEIGHT_STAGING, staging_elements(sample), sample.item)
     book(local, WEIGHT_PLACES, max(pixels, positions), sizeof(int64_t))
@@ -124,17 +142,18 @@ cdef void book_weight_tiles(const SampleGeometry *sample, const WeightTiles *own
     book(local, WEIGHT_B_OFFSETS, rows, sizeof(int64_t))
     book(local, WEIGHT_TAP_A_OFFSETS, rows, sizeof(int64_t))
     book(local, WEIGHT_TAP_B_OFFSETS, rows, sizeof(int64_t))
-    book(local, WEIGHT_BIAS, columns, sizeof(double))
+    book(local, WEIGHT_BIAS, summed, sizeof(double))
     blocking.tasks = own.parts.tasks
 
 
 cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, WeightTile *t) noexcept nogil:
-    """Begin task number (group, rows, micro-panels)."""
+    """Begin task number (groups, rows, micro-panels)."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     cdef int64_t down = ceil_div(sample.cin * sample.taps, own.rows), parts = ceil_div(own.co.count, own.task_panels)
     cdef int64_t panel_from = number % parts * own.task_panels
-    t.group = number // (parts * down)
+    t.group = number // (parts * down) * own.together
+    t.groups = min(own.together, sample.groups - t.group)
     t.row_from = number // parts % down * own.rows
     t.rows = min(own.rows, sample.cin * sample.taps - t.row_from)
     t.ci_from = t.row_from // sample.taps
@@ -153,25 +172,50 @@ cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, W
     t.tap_a_offset = <int64_t *>local_piece(run, WEIGHT_TAP_A_OFFSETS, scratch)
     t.tap_b_offset = <int64_t *>local_piece(run, WEIGHT_TAP_B_OFFSETS, scratch)
     t.chains = run.order.accumulate
-    if t.cos < t.pitch:  # columns without a channel: what memory held might be subnormal, which takes long to multiply
-        memset(t.output, 0, tiling_pixels(&own.tiling) * t.panels * own.co.columns * sample.item)
+    if t.groups * t.cos < own.column_pixel * t.panels:
+        # Of columns without a channel: what memory held might be subnormal, which takes long to multiply.
+        memset(t.output, 0, tiling_pixels(&own.tiling) * t.panels * own.column_pixel * sample.item)
+
+
+cdef void next_weight_group(const ConvRun *run, WeightTile *t) noexcept nogil:
+    """Go on to the next of a task's groups."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
+    t.group += 1
+    t.groups -= 1
+    t.input += sample.cin * (4 if own.co.vnni else sample.item)  # of lines, where pairs are of pixels
+    t.columns += sample.cout * sample.item
+    t.sums += summed_rows(sample, own, t.rows) * t.pitch * sample.item
 
 
 cdef void clear_weight_sums(const ConvRun *run, const WeightTile *t) noexcept nogil:
-    """Set the sums to 0, also those of rows that nobody reads."""
+    """Set the sums of one group to 0, also those of rows that nobody reads."""
     memset(t.sums, 0, summed_rows(run.sample, <const WeightTiles *>run.blocking.own, t.rows) * t.pitch
            * run.sample.item)
 
 
 cdef void begin_weight_sums(const ConvRun *run, const WeightTile *t) noexcept nogil:
     """Begin with zeros or (accumulating) with what is there."""
-    clear_weight_sums(run, t)
-    if run.problem.accumulate:
-        move_weight_sums(run, t, True)
+    cdef WeightTile of_group = t[0]
+    while of_group.groups:
+        clear_weight_sums(run, &of_group)
+        if run.problem.accumulate:
+            move_weight_sums(run, &of_group, True)
+        next_weight_group(run, &of_group)
+
+
+cdef void end_weight_sums(const ConvRun *run, const WeightTile *t) noexcept nogil:
+    """Write a task's sums to grad_weight."""
+    cdef WeightTile of_group = t[0]
+    while of_group.groups:
+        if (<const WeightTiles *>run.blocking.own).by_taps:
+            add_zeros(run, &of_group)
+        move_weight_sums(run, &of_group, False)
+        next_weight_group(run, &of_group)
 
 
 cdef void move_weight_sums(const ConvRun *run, const WeightTile *t, bint loading) noexcept nogil:
-    """Write a task's sums to grad_weight, or (loading) read them."""
+    """Write the sums of one group to grad_weight, or (loading) read them."""
     if (<const WeightTiles *>run.blocking.own).taps_lead:
         move_weight_taps(run.problem, t.group, t.ci_from, t.cis, t.co_from, t.cos, t.sums, t.pitch, t.staging, loading)
     else:
@@ -204,36 +248,37 @@ cdef TapRows tap_rows(const ConvRun *run, const WeightTile *t, int64_t number) n
 
 cdef void pack_output_columns(const ConvRun *run, WeightTile *t, const Box *tile,
                               const BatchReduce *steps) noexcept nogil:
-    """Pack grad_output of a tile as [micro-panel][pixel][co], or by pairs of pixels of each row; unless it can be read
-    where it lies, and not once for each tap."""
+    """Pack grad_output of a tile as [micro-panel][pixel][co], or by pairs of pixels of each row, all groups of a task
+    side by side; unless it can be read where it lies, and not once for each tap."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
-    cdef int64_t columns = own.co.columns, first, count, p, s, panel_bytes = box_positions(tile) * columns * sample.item
+    cdef int64_t columns = own.co.columns, pixel = own.column_pixel, first, count, p, s
+    cdef int64_t panel_bytes = box_positions(tile) * pixel * sample.item
     cdef int64_t size[3]
     cdef PairTile pairs
     t.by_pixels = False
     if sample.taps == 1 and not own.co.vnni and lead_through_columns(run, t, tile, steps):
         t.by_pixels = t.rows < 2 or t.indirection[1] == 1
         return
-    t.columns, t.column_panel, t.column_pixel = t.output, box_positions(tile) * columns, columns
+    t.columns, t.column_panel, t.column_pixel = t.output, box_positions(tile) * pixel, pixel
     for s in range(steps.count):
-        t.b_offset[s] = s * steps.depth * columns
+        t.b_offset[s] = s * steps.depth * pixel
     output_size(sample, size)
     make_pair_tile(run, tile, &pairs)
     for p in range(t.panels):
-        first, count = t.group * sample.cout + t.co_from + p * columns, min(columns, t.cos - p * columns)
+        first, count = t.group * sample.cout + t.co_from + p * columns, min(columns, t.cos - p * columns) * t.groups
         if own.co.vnni:
-            pack_pair_columns(g, pairs.output_size, &pairs.tile, first, count, t.output + p * panel_bytes, columns,
+            pack_pair_columns(g, pairs.output_size, &pairs.tile, first, count, t.output + p * panel_bytes, pixel,
                               t.staging)
         else:
-            pack_channels(run.problem, g, size, tile, first, count, t.output + p * panel_bytes, columns, False,
-                          t.staging, t.place)
+            pack_channels(run.problem, g, size, tile, first, count, t.output + p * panel_bytes, pixel, False, t.staging,
+                          t.place)
 
 
 cdef void multiply_columns(const ConvRun *run, const WeightTile *t, const Box *tile, BatchReduce *steps,
                            Prefetch *prefetch) noexcept nogil:
-    """Add the products of the rows and columns of a tile."""
+    """Add the products of the rows and columns of a tile of one group."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     cdef int64_t item = sample.item, p
@@ -274,6 +319,7 @@ cdef void sum_weight_tile(const ConvRun *run, WeightTile *t, const Box *tile, in
     cdef Box next
     cdef Prefetch prefetch
     cdef BatchReduce steps
+    cdef WeightTile of_group
     output_size(sample, size)
     steps.a_ahead = steps.b_ahead = 0
     nonfinite = pack_rows(run, t, tile, &steps)
@@ -283,15 +329,18 @@ cdef void sum_weight_tile(const ConvRun *run, WeightTile *t, const Box *tile, in
     if nth_tile(&own.tiling, run.problem.batch, size, next_tile, &next):
         plan_prefetch(run.problem, size, &next, t.group * sample.cout + t.co_from, t.cos,
                       t.panels * ceil_div(t.rows, register_tile(sample, &own.co, t.cos).rows), &prefetch)
-    multiply_columns(run, t, tile, &steps, &prefetch)
-    if nonfinite:
-        add_nonfinite_rows(run, t, tile)
+    of_group = t[0]
+    while of_group.groups:
+        multiply_columns(run, &of_group, tile, &steps, &prefetch)
+        if nonfinite:
+            add_nonfinite_rows(run, &of_group, tile)
+        next_weight_group(run, &of_group)
 
 
 cdef BiasShare tile_bias_share(const ConvRun *run, const WeightTile *t, double *totals) noexcept nogil:
     """Start a task's share of grad_bias: the tasks of the same columns take one each."""
     cdef int64_t rows = (<const WeightTiles *>run.blocking.own).rows
-    return bias_share(run, t.group * run.sample.cout + t.co_from, t.cos, t.row_from // rows,
+    return bias_share(run, t.group * run.sample.cout + t.co_from, t.groups * t.cos, t.row_from // rows,
                       ceil_div(run.sample.cin * run.sample.taps, rows), <char *>totals)
 
 
@@ -355,7 +404,5 @@ cdef void weight_tiles_task(const ConvRun *run, int64_t number, char *scratch, P
         add_bias(run.problem, &tile, &bias)
         tile_number += 1
         sum_weight_tile(run, &t, &tile, tile_number, pack_rows)
-    if own.by_taps:
-        add_zeros(run, &t)
-    move_weight_sums(run, &t, False)
+    end_weight_sums(run, &t)
     save_bias(run.problem, &bias)
