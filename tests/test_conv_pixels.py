@@ -96,6 +96,15 @@ def groups_in_lanes(rng):
                     int(rng.choice([1, 1, 2, 3])), int(rng.integers(0, 4)))
 
 
+def groups_in_lines(rng):
+    """Groups whose channels fill no cache lines, of which a task takes some."""
+    kernel = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+    size = int(rng.integers(3, 20)), int(rng.integers(3, 32))
+    return geometry(int(rng.integers(1, 6)), int(rng.choice([6, 10, 12, 16, 20, 24])),
+                    int(rng.choice([6, 10, 16, 17, 24])), int(rng.choice([8, 9, 18, 30])), size, kernel,
+                    int(rng.choice([1, 1, 2])), int(rng.integers(0, 3)))
+
+
 def edges(rng):
     """Many pixels of which some taps meet padding."""
     kernel, size = rng.choice([1, 3, 3, 5, 7], 2).tolist(), rng.integers(4, 20, 2).tolist()
@@ -151,8 +160,8 @@ def large(rng):
     return geometry(1, *channels, 1, size, (1, 1), 1, 0)
 
 
-KINDS = (one_tap, depthwise, channels, image, wide, groups_in_lanes, edges, covering, multiplied, far, few_channels,
-         sound, large)
+KINDS = (one_tap, depthwise, channels, image, wide, groups_in_lanes, groups_in_lines, edges, covering, multiplied, far,
+         few_channels, sound, large)
 
 
 def same_bits(got, want):
