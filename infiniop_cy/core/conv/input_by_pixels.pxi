@@ -4,6 +4,7 @@
 cdef enum:
     PIXELS_AT_ONCE = 64
     PIXELS_BYTES = 16384   # of what is kept of them between the tensors, at most
+    STOP_AFTER = 1 << 20   # multiplications, before it is asked again whether to stop: to ask takes some ten ns
 
 
 cdef bint both_lie_by_pixels(const ConvRun *run, const InputTile *t, const Box *block) noexcept nogil:
@@ -210,7 +211,7 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     cdef const MicroPanels *ci = &(<const InputTiles *>run.blocking.own).weights.ci
     cdef int64_t rows = register_tile(sample, ci, t.sums.channels).rows, item = itemsize_of(sample.dtype)
     cdef int64_t step = run.problem.view[CONV_GRAD_OUTPUT].space[2], kept = t.sums.pixel_pitch * sample.item
-    cdef int64_t apart = step // item, chunk, calls, next, i
+    cdef int64_t apart = step // item, chunk, calls, next, i, unasked = 0
     cdef int64_t place[PIXELS_AT_ONCE + MAX_ROWS]
     cdef double bias[BIAS_STAGED]
     cdef bint put = sample.cout <= run.order.channels and stretch.even, stages
@@ -229,7 +230,12 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     some.indirection = place
     for i in range(chunk + MAX_ROWS):
         place[i] = i * apart
-    while stretch.pixels and not is_stopped(run):
+    while stretch.pixels:
+        unasked += chunk * sample.cout * t.sums.channels
+        if unasked >= STOP_AFTER:
+            unasked = 0
+            if is_stopped(run):
+                break
         some.pixels = min(chunk, stretch.pixels)
         next = even_pixels(t, stretch.first + some.pixels, min(chunk, stretch.pixels - some.pixels),
                            stretch.even_source)
