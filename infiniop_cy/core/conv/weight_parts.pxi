@@ -5,6 +5,7 @@
 cdef enum:
     PARTS_BYTES = 1 << 20   # a thread, of sums of tiles
     PARTS_TASKS = 4         # a thread, with more of which one round has enough
+    PARTS_GROUPS = 8        # a thread, with as many of which one round has enough
 
     PARTS_KEPT = 0          # piece of shared scratch
 
@@ -27,8 +28,8 @@ cdef bint book_parts(const ConvProblem *problem, const SumOrder *order, const Ti
     tiles = count_tiles(tiling, problem.batch, size)
     parts.bias_bytes = round_up(channels * <int64_t>sizeof(double), CONV_ALIGN)
     parts.bytes = parts.bias_bytes + round_up(sums_bytes, CONV_ALIGN)
-    if threads == 1 or order.accumulate or tiling.extent[0] > 1 or sample.groups >= 2 * threads \
-            or parts.tasks > PARTS_TASKS * threads or tiles < 2 * threads \
+    if threads == 1 or order.accumulate or tiling.extent[0] > 1 or sample.groups >= PARTS_GROUPS * threads \
+            or parts.tasks > max(<int64_t>PARTS_TASKS * threads, sample.groups) or tiles < 2 * threads \
             or mul_overflows(tiles * parts.tasks, parts.bytes, &bytes) or bytes > threads * <int64_t>PARTS_BYTES:
         parts.bytes = 0
         return False
