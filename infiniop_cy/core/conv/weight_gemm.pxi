@@ -4,6 +4,7 @@
 cdef enum:
     WEIGHT_POSITIONS = 8192          # of a channel and sample in a packed block, at most
     WEIGHT_BLOCK_ELEMENTS = 1 << 18  # of all its channels
+    LINE_VECTORS = 5                 # of channels, with which lines are kept where vectors are wide
 
 
 cdef bint weight_gemm_block(const SampleGeometry *sample, const SumOrder *order, bint *vnni,
@@ -14,12 +15,15 @@ cdef bint weight_gemm_block(const SampleGeometry *sample, const SumOrder *order,
     return vnni[0] or fill_input_block(sample, order.tile, 1, True, 1, WEIGHT_POSITIONS, block)
 
 
-cdef int64_t line_pitch(const ConvProblem *problem, int64_t channels) noexcept nogil:
+cdef int64_t line_pitch(const ConvProblem *problem, bint pairs, int64_t channels) noexcept nogil:
     """Return the elements from position to position of a block that keeps the lines of so many channels that lie side
     by side, so that they need not be transposed: an odd number of cache lines, since powers of two share cache sets;
-    or 0 where blocks are planes, pixel by pixel."""
-    if problem.view[CONV_INPUT].channel != itemsize_of(problem.sample.dtype) \
-            or problem.sample.cin < problem.sample.lanes // 2:
+    or 0 where blocks are planes, pixel by pixel. With wide vectors single channels of few lines are transposed in less
+    time than their products take longer by lines, each of whose steps reads another line."""
+    cdef int64_t least = problem.sample.lanes // 2
+    if has_wide_vectors(&problem.sample) and not pairs:
+        least = LINE_VECTORS * problem.sample.lanes
+    if problem.view[CONV_INPUT].channel != itemsize_of(problem.sample.dtype) or problem.sample.cin < least:
         return 0
     return round_up(channels, CONV_ALIGN_ELEMENTS) | CONV_ALIGN_ELEMENTS
 
@@ -54,13 +58,13 @@ cdef void block_weight_gemm(const ConvProblem *problem, const SumOrder *order, i
                        sample.taps * max(<int64_t>1, WEIGHT_BLOCK_ELEMENTS // positions),
                        max(<int64_t>1, WEIGHT_POSITIONS // positions), threads, own, blocking)
     positions *= own.tiling.samples
-    if (pair_pitch(problem, order, 1) if vnni else line_pitch(problem, 1)):
+    if (pair_pitch(problem, order, 1) if vnni else line_pitch(problem, False, 1)):
         join_groups(problem, threads, own)
     channels = own.together * (own.rows // sample.taps + 2)
     if vnni:
         elements = PAIR_MARGIN + positions * max(channels, 2 * pair_pitch(problem, order, channels))
     else:
-        elements = positions * max(channels, line_pitch(problem, channels))
+        elements = positions * max(channels, line_pitch(problem, False, channels))
     book_weight_tiles(sample, own, positions, elements, 2 if vnni else sample.item, blocking)
 
 
@@ -131,7 +135,7 @@ cdef bint pack_input_block(const ConvRun *run, WeightTile *t, const Box *tile, B
     if input_lies_ready(run.problem):
         lead_through_input(run, t, tile, steps)
         return False
-    pitch = line_pitch(run.problem, t.groups * t.cis)
+    pitch = line_pitch(run.problem, False, t.groups * t.cis)
     if pitch:
         pack_input_lines(run, t, tile, pitch, steps)
         return False

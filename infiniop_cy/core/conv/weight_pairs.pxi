@@ -163,7 +163,7 @@ cdef int64_t pair_pitch(const ConvProblem *problem, const SumOrder *order, int64
     if problem.sample.taps > 1 and not fill_input_block(&problem.sample, order.tile, 1, True, 1, WEIGHT_POSITIONS,
                                                         &block):
         return 0
-    return line_pitch(problem, channels)
+    return line_pitch(problem, True, channels)
 
 
 cdef void zip_row(const RowPart *part, int64_t channel, int64_t step, int64_t pixels, int64_t apart, int64_t every,
