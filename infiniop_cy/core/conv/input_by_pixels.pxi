@@ -3,6 +3,7 @@
 # bfloat16) put in order. The values and the order of their products are those of a packed block and of sums.
 cdef enum:
     PIXELS_AT_ONCE = 64
+    PAIRS_AT_ONCE = 128    # pixels whose channels are multiplied by pairs
     PIXELS_BYTES = 16384   # of what is kept of them between the tensors, at most
     STOP_AFTER = 1 << 20   # multiplications, before it is asked again whether to stop: to ask takes some ten ns
 
@@ -212,7 +213,7 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     cdef int64_t rows = register_tile(sample, ci, t.sums.channels).rows, item = itemsize_of(sample.dtype)
     cdef int64_t step = run.problem.view[CONV_GRAD_OUTPUT].space[2], kept = t.sums.pixel_pitch * sample.item
     cdef int64_t apart = step // item, chunk, calls, next, i, unasked = 0
-    cdef int64_t place[PIXELS_AT_ONCE + MAX_ROWS]
+    cdef int64_t place[PAIRS_AT_ONCE + MAX_ROWS]
     cdef double bias[BIAS_STAGED]
     cdef bint put = sample.cout <= run.order.channels and stretch.even, stages
     cdef Unsent unsent
@@ -222,7 +223,8 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     if ci.vnni:  # an odd number of cache lines, since powers of two share cache sets
         apart = round_up(min(sample.cout, run.order.channels), CONV_ALIGN // 2) | CONV_ALIGN // 2
         kept = max(kept, apart * 2)
-    chunk = rows * max(<int64_t>2, min(<int64_t>PIXELS_AT_ONCE, PIXELS_BYTES // kept) // rows)
+    chunk = PAIRS_AT_ONCE if ci.vnni else PIXELS_AT_ONCE
+    chunk = rows * max(<int64_t>2, min(chunk, PIXELS_BYTES // kept) // rows)
     calls = t.panels * ceil_div(chunk, rows) * ceil_div(sample.cout, run.order.channels)
     part.bias = <const void *>bias if has_output_bias(run.problem) else NULL
     stages = put and leaves_by_stage(run, t) and 2 * chunk <= t.pixels
