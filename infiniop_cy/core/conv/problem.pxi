@@ -281,11 +281,15 @@ cdef void sample_geometry(const ConvSpec *spec, Tensor **tensors, SampleGeometry
         sample.taps *= axis.kernel
 
 
+cdef int64_t written_bytes(const ConvProblem *problem) noexcept nogil:
+    """Count the bytes of the image that is written."""
+    cdef const SampleGeometry *sample = &problem.sample
+    return problem.batch * sample.groups * sample.cin * sample.pixels_in * itemsize_of(sample.dtype)
+
+
 cdef bint leaves_caches(const ConvProblem *problem) noexcept nogil:
     """Say whether the image that is written is so large that it had better go past the caches."""
-    cdef const SampleGeometry *sample = &problem.sample
-    return not problem.accumulate and problem.batch * sample.groups * sample.cin * sample.pixels_in \
-        * itemsize_of(sample.dtype) >= STREAM_GRADIENT
+    return not problem.accumulate and written_bytes(problem) >= STREAM_GRADIENT
 
 
 cdef void conv_problem(const ConvSpec *spec, Tensor **tensors, ConvProblem *problem) noexcept nogil:
