@@ -5,7 +5,7 @@ cdef enum:
     PIXELS_AT_ONCE = 64
     PAIRS_AT_ONCE = 128    # pixels whose channels are multiplied by pairs
     PIXELS_BYTES = 16384   # of what is kept of them between the tensors, at most
-    STAGE_SAME = 4 << 20   # bytes of an image of as many channels as the one that is read, which leave by a stage
+    STAGE_LARGE = 4 << 20  # bytes of an image that leaves by a stage whatever is read
     STOP_AFTER = 1 << 20   # multiplications, before it is asked again whether to stop: to ask takes some ten ns
 
 
@@ -187,12 +187,11 @@ cdef void sum_pixels(const ConvRun *run, const InputTile *t, const PixelStretch 
 
 cdef bint leaves_by_stage(const ConvRun *run, const InputTile *t) noexcept nogil:
     """Say whether pixels that follow each other without a gap go past the caches by way of a stage, since they, or
-    their panels, fill no cache lines; where less is written than read, that pays less than it costs, and where as much
-    is, only for large images."""
+    their panels, fill no cache lines; where no more is written than read, that pays only for large images."""
     cdef int64_t item = itemsize_of(run.sample.dtype), pixel = t.sums.channels * item
     cdef int64_t panel = (<const InputTiles *>run.blocking.own).weights.ci.columns * item
-    return run.problem.stream and written_step(run) == pixel and t.sums.channels >= run.sample.cout \
-        and (t.sums.channels > run.sample.cout or written_bytes(run.problem) >= STAGE_SAME) \
+    return run.problem.stream and written_step(run) == pixel \
+        and (t.sums.channels > run.sample.cout or written_bytes(run.problem) >= STAGE_LARGE) \
         and (pixel % CONV_ALIGN != 0 or panel % CONV_ALIGN != 0)
 
 
