@@ -3,13 +3,14 @@
 # 0 in the end; and where inf or NaN in grad_output meet them, tiles are multiplied as a whole.
 cdef enum:
     MOST_TAPS_APART = 20
+    CHANNELS_APART = 32   # of a tap, at least: they fill register tiles
     TAP_ROWS = 24         # a multiple of the rows of every register tile
 
 
 cdef bint taps_meet_padding(const SampleGeometry *sample) noexcept nogil:
     """Say whether so many products are with padding that it pays to take taps one by one, each of whose channels then
     fill register tiles."""
-    return sample.taps > 1 and sample.cin >= 4 * MAX_ROWS and sample.taps <= MOST_TAPS_APART \
+    return sample.taps > 1 and sample.cin >= CHANNELS_APART and sample.taps <= MOST_TAPS_APART \
         and existing_products(sample) * 10 <= 9.0 * sample.taps * sample.pixels_out
 
 
