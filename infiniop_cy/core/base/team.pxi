@@ -102,6 +102,17 @@ cdef int64_t lateness(int64_t now) noexcept nogil:
     return max(<int64_t>0, late - age // LATE_SPAN)
 
 
+cdef int64_t lateness_now() noexcept nogil:
+    """Estimate how late a team would be; forget what has faded, so that nobody looks at the clock for it."""
+    cdef int64_t late
+    if not shared_get(&team_late_ns):
+        return 0
+    late = lateness(clock_ns())
+    if not late:
+        shared_set(&team_late_ns, 0)
+    return late
+
+
 cdef void note_lateness(int64_t late, int64_t now) noexcept nogil:
     """Remember how long a region took beyond the work in it."""
     if lateness_counts and late > LATE_FROM and late > lateness(now):
@@ -267,7 +278,7 @@ cdef void begin_team(Team *team, int threads) noexcept nogil:
 cdef void run_rounds(Team *team, void (*program)(Team *, void *) noexcept nogil, void *context) noexcept nogil:
     """Call program(team, context), whose rounds share a region, if no team was late lately."""
     # One thread opens no region at all: a forked child must not.
-    if team.threads < 2 or (shared_get(&team_late_ns) and lateness(clock_ns())):
+    if team.threads < 2 or lateness_now():
         program(team, context)
     else:
         open_region(team, program, context)
@@ -276,7 +287,7 @@ cdef void run_rounds(Team *team, void (*program)(Team *, void *) noexcept nogil,
 cdef bint share_units(Team *team, TeamWork *work, int64_t alone_step) noexcept nogil:
     """Do all units of a round; return what units() found. The caller has set units, context, count, step and interrupt.
     alone_step: units at a time where one thread works."""
-    cdef int64_t late = 0
+    cdef int64_t late
     work.begin = work.found = 0
     work.parts = <int>min(<int64_t>team.threads, work.count)
     if must_stop(work.interrupt):
@@ -287,15 +298,12 @@ cdef bint share_units(Team *team, TeamWork *work, int64_t alone_step) noexcept n
     if team.in_region:
         run_round(team, work)
         return work.found
-    if shared_get(&team_late_ns):
-        late = lateness(clock_ns())
-        if late:
-            work_alone(work, alone_step, late)
-            if work.count - work.begin < 2:
-                work_alone(work, alone_step, 0)
-                return work.found
-        else:
-            shared_set(&team_late_ns, 0)
+    late = lateness_now()
+    if late:
+        work_alone(work, alone_step, late)
+        if work.count - work.begin < 2:
+            work_alone(work, alone_step, 0)
+            return work.found
     open_region(team, only_round, work)
     return work.found
 
