@@ -1,6 +1,7 @@
 // Storage types: how each is laid out, what it computes in, and its conversion to and from a vector.
 #pragma once
 #include "simd.h"
+#include "some.h"
 
 namespace INFINIOP_ISA {
 namespace {
@@ -108,14 +109,6 @@ INFINIOP_INLINE u16v narrow_words(u32v v) { return __builtin_convertvector(v, u1
 #endif
 INFINIOP_INLINE f32v widen_bfloat16(u16v v) { return bits_as<f32v>(widen_words(v) << 16); }
 INFINIOP_INLINE f32v widen_vector(const bfloat16 *p) { return widen_bfloat16(load<u16v>(p)); }
-#if defined(__AVX2__) && !defined(__AVX512F__)
-// All ones in the first n of a vector's lanes of `bytes` bytes each.
-INFINIOP_INLINE __m256i first_lanes(int n, int bytes) {
-    static constexpr int32_t ones[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
-    return _mm256_loadu_si256((const __m256i *)(ones + 8 - n * bytes / 4));
-}
-#endif
-
 // A vector of elements `first` and on of n, zeros behind them.
 template <class T> INFINIOP_INLINE compute_vector<T> widen_some(const T *p, int64_t first, int64_t n) {
     constexpr int count = lanes<compute_vector<T>>::count;
@@ -127,13 +120,12 @@ template <class T> INFINIOP_INLINE compute_vector<T> widen_some(const T *p, int6
     else if constexpr (is_bfloat16<T>) return widen_bfloat16((u16v)_mm256_maskz_loadu_epi16(some, p + first));
     else return widen_half((u16v)_mm256_maskz_loadu_epi16(some, p + first));
 #else
-#if defined(__AVX2__)
-    if constexpr (sizeof(T) == 8) return (f64v)_mm256_maskload_pd(p + first, first_lanes(here, 8));
-    if constexpr (sizeof(T) == 4) return (f32v)_mm256_maskload_ps(p + first, first_lanes(here, 4));
-#endif
-    T part[count] = {};
-    for (int i = 0; i < here; i++) part[i] = p[first + i];
-    return widen_vector(part);
+    if constexpr (sizeof(T) != 2) return load_some<compute_vector<T>>((const char *)(p + first), here);
+    else {
+        T part[count];
+        store(part, load_bytes<u16v>((const char *)(p + first), 2 * here));
+        return widen_vector(part);
+    }
 #endif
 }
 INFINIOP_INLINE void narrow_vector(float *p, f32v v) { store(p, v); }

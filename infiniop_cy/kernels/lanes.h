@@ -26,16 +26,13 @@ template <class V> INFINIOP_INLINE void zero_pixels(scalar<V> *to, int64_t n) {
 template <class T> INFINIOP_INLINE void narrow_some(char *to, compute_vector<T> v, int n) {
     constexpr int count = lanes<compute_vector<T>>::count;
     if (n == count) return narrow_vector((T *)to, v);
-#if defined(__AVX2__) && !defined(__AVX512F__)
-    if constexpr (sizeof(T) == 8) return _mm256_maskstore_pd((double *)to, first_lanes(n, 8), (__m256d)v);
-    if constexpr (sizeof(T) == 4) return _mm256_maskstore_ps((float *)to, first_lanes(n, 4), (__m256)v);
-#endif
+    if constexpr (sizeof(T) != 2) return store_some(to, v, n);
     alignas(64) T rest[count];
     narrow_vector(rest, v);
 #if defined(__AVX512F__)
     copy_some<sizeof rest>((const char *)rest, to, n * int64_t(sizeof(T)));
 #else
-    __builtin_memcpy(to, rest, size_t(n) * sizeof(T));
+    store_bytes(to, load<u16v>(rest), 2 * n);
 #endif
 }
 

@@ -1,6 +1,7 @@
 // Transposing copies: rows of a tensor that lies across another one, by squares that stay in registers.
 #pragma once
 #include "simd.h"
+#include "some.h"
 #include "table.h"
 
 namespace INFINIOP_ISA {
@@ -51,38 +52,6 @@ INFINIOP_INLINE uint64_t bits_between(int64_t first, int64_t last) {
 }
 #endif
 
-// The first n elements of a vector, 0 <= n < its lanes; the others are zeros.
-template <class V> INFINIOP_INLINE V load_some(const char *p, int n) {
-#if defined(__AVX512F__)
-    if constexpr (sizeof(V{}[0]) == 4) return (V)_mm512_maskz_loadu_epi32(__mmask16((1u << n) - 1), p);
-    return (V)_mm512_maskz_loadu_epi64(__mmask8((1u << n) - 1), p);
-#else
-    V v = {};
-    for (int i = 0; i < n; i++) __builtin_memcpy((char *)&v + i * sizeof(v[0]), p + i * sizeof(v[0]), sizeof(v[0]));
-    return v;
-#endif
-}
-template <class V> INFINIOP_INLINE void store_some(char *p, V v, int n) {
-#if defined(__AVX512F__)
-    if constexpr (sizeof(v[0]) == 4) _mm512_mask_storeu_epi32(p, __mmask16((1u << n) - 1), (__m512i)v);
-    else _mm512_mask_storeu_epi64(p, __mmask8((1u << n) - 1), (__m512i)v);
-#else
-    for (int i = 0; i < n; i++) __builtin_memcpy(p + i * sizeof(v[0]), (char *)&v + i * sizeof(v[0]), sizeof(v[0]));
-#endif
-}
-
-// n elements of a vector from element `first` on, which is known when this is compiled.
-template <class V> INFINIOP_INLINE void store_piece(char *p, V v, int first, int n) {
-#if defined(__AVX512F__)
-    p -= first * sizeof(v[0]);
-    if constexpr (sizeof(v[0]) == 4) _mm512_mask_storeu_epi32(p, __mmask16(((1u << n) - 1) << first), (__m512i)v);
-    else _mm512_mask_storeu_epi64(p, __mmask8(((1u << n) - 1) << first), (__m512i)v);
-#else
-    for (int i = 0; i < n; i++)
-        __builtin_memcpy(p + i * sizeof(v[0]), (char *)&v + (first + i) * sizeof(v[0]), sizeof(v[0]));
-#endif
-}
-
 // How the elements of a column become a vector: as they are.
 template <class V> struct as_they_are {
     typedef V vector;
@@ -92,8 +61,8 @@ template <class V> struct as_they_are {
 };
 
 // One square: row r of `to` is element r of each column of `from`. few_rows, few_columns: of a square that is cut off,
-// at most so many. The rows of few columns stand in as few vectors; of few rows, what none of them needs is not
-// computed.
+// at most so many. The rows of few columns stand in as few vectors; of few rows, of whose columns as many elements as
+// are readable may be loaded, what none of them needs is not computed.
 template <class Load> struct transpose_block {
     typedef typename Load::vector V;
     static constexpr int from_item = Load::item, to_item = sizeof(V{}[0]), size = vector_bytes / to_item;
@@ -106,12 +75,12 @@ template <class Load> struct transpose_block {
         for (int i = 0; i < size; i++) store(row(i), square[i]);
     }
     template <int most>
-    static INFINIOP_INLINE void load_columns(const char *from, int64_t column, int rows, int columns, V *square) {
+    static INFINIOP_INLINE void load_columns(const char *from, int64_t column, int readable, int columns, V *square) {
 #pragma GCC unroll 16
         for (int i = 0; i < most; i++)
-            square[i] = i >= columns  ? V{}
-                        : rows < size ? Load::some(from + i * column, rows)
-                                      : Load::whole(from + i * column);
+            square[i] = i >= columns      ? V{}
+                        : readable < size ? Load::some(from + i * column, readable)
+                                          : Load::whole(from + i * column);
     }
     template <int most, class Row>
     static INFINIOP_INLINE void few_columns(const char *from, int64_t column, Row row, int rows, int columns) {
@@ -121,13 +90,14 @@ template <class Load> struct transpose_block {
 #pragma GCC unroll 16
         for (int i = 0; i < size; i++) {
             if (i >= rows) break;
-            store_piece(row(i), part[i * most / size], i * most % size, columns);
+            store_from(row(i), part[i * most / size], i * most % size, columns);
         }
     }
     template <int most, class Row>
-    static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns) {
+    static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns,
+                                           int readable) {
         V square[size];
-        load_columns<size>(from, column, rows, columns, square);
+        load_columns<size>(from, column, readable, columns, square);
         transpose_square<size>(square);
 #pragma GCC unroll 16
         for (int i = 0; i < most; i++) {
@@ -173,7 +143,8 @@ struct transpose_words {
         }
     }
     template <int most, class Row>
-    static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns) {
+    static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns,
+                                           int readable) {
         transpose_u32 even[size / 2], odd[size / 2];
         const __mmask32 all = __mmask32(bits_between(0, columns));
         load_pairs<size>(from, column, rows, columns, even, odd);
@@ -202,13 +173,14 @@ struct transpose_words {
     }
 #else
     template <int most, class Row>
-    static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns) {
+    static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns,
+                                           int readable) {
         for (int r = 0; r < rows; r++)
             for (int c = 0; c < columns; c++) __builtin_memcpy(row(r) + 2 * c, from + c * column + 2 * r, 2);
     }
     template <int most, class Row>
     static INFINIOP_INLINE void few_columns(const char *from, int64_t column, Row row, int rows, int columns) {
-        few_rows<most>(from, column, row, rows, columns);
+        few_rows<most>(from, column, row, rows, columns, rows);
     }
 #endif
 };
@@ -217,11 +189,25 @@ struct transpose_words {
 template <class Block, class Row>
 void transpose_some(const char *from, int64_t column, Row row, int rows, int columns) {
     constexpr int size = Block::size;
-    if (rows <= size / 4) Block::template few_rows<size / 4>(from, column, row, rows, columns);
+    if (rows <= size / 4) Block::template few_rows<size / 4>(from, column, row, rows, columns, rows);
     else if (columns <= size / 4) Block::template few_columns<size / 4>(from, column, row, rows, columns);
-    else if (rows <= size / 2) Block::template few_rows<size / 2>(from, column, row, rows, columns);
+    else if (rows <= size / 2) Block::template few_rows<size / 2>(from, column, row, rows, columns, rows);
     else if (columns <= size / 2) Block::template few_columns<size / 2>(from, column, row, rows, columns);
-    else Block::template few_rows<size>(from, column, row, rows, columns);
+    else Block::template few_rows<size>(from, column, row, rows, columns, rows);
+}
+
+// At most `most` rows of columns without gaps, such as the pixels of images: whole vectors are loaded, which end in the
+// columns behind. Goes on as far as there are such, and returns how far.
+template <class Block, int most, class Place>
+int64_t transpose_few_rows(const char *from, int64_t column, char *to, Place place, int rows, int64_t columns) {
+    constexpr int size = Block::size;
+    int64_t c = 0;
+    for (; (columns - c - size + 1) * column >= size * Block::from_item; c += size) {
+        char *there = to + c * Block::to_item;
+        Block::template few_rows<most>(from + c * column, column, [=](int i) { return there + place(i); }, rows, size,
+                                       size);
+    }
+    return c;
 }
 
 // place(r): bytes from `to` to row r.
@@ -229,6 +215,11 @@ template <class Block, class Place>
 INFINIOP_INLINE void transpose_rows(const char *from, int64_t column, char *to, Place place, int64_t rows,
                                     int64_t columns) {
     constexpr int size = Block::size;
+    int64_t done = 0;
+    if (rows <= size / 2 && column == rows * Block::from_item) {
+        if (rows <= size / 4) done = transpose_few_rows<Block, size / 4>(from, column, to, place, int(rows), columns);
+        else done = transpose_few_rows<Block, size / 2>(from, column, to, place, int(rows), columns);
+    }
     auto square = [=](int64_t r, int64_t c) {
         const char *at = from + c * column + r * Block::from_item;
         char *there = to + c * Block::to_item;
@@ -241,9 +232,9 @@ INFINIOP_INLINE void transpose_rows(const char *from, int64_t column, char *to, 
     // Along the longer side, so that few streams of memory are open at a time.
     if (columns > rows)
         for (int64_t r = 0; r < rows; r += size)
-            for (int64_t c = 0; c < columns; c += size) square(r, c);
+            for (int64_t c = done; c < columns; c += size) square(r, c);
     else
-        for (int64_t c = 0; c < columns; c += size)
+        for (int64_t c = done; c < columns; c += size)
             for (int64_t r = 0; r < rows; r += size) square(r, c);
 }
 

@@ -10,7 +10,7 @@ namespace {
 template <class T> struct widened_column {
     typedef compute_vector<T> vector;
     static constexpr int item = sizeof(T);
-    static INFINIOP_INLINE vector whole(const char *p) { return some(p, lanes<vector>::count); }
+    static INFINIOP_INLINE vector whole(const char *p) { return widen_vector((const T *)p); }
     static INFINIOP_INLINE vector some(const char *p, int n) { return widen_some((const T *)p, 0, n); }
 };
 

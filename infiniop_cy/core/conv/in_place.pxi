@@ -1,6 +1,12 @@
 # Scalar operands of float and double that register tiles read where they lie: no padding is among them, so that a
 # packed block would be a copy. The values and the order of their products are those of the block.
 
+cdef enum:
+    COPIED_CHANNELS = 128   # of grad_output that are copied for narrow vectors, at least
+    COPIED_COLUMNS = 192    # that meet them
+    COPIED_BELOW = 256      # bytes from channel to channel: those of 7x7 pixels
+    COPIED_FROM = 1600      # of 20x20
+
 
 cdef bint of_whole_elements(const ConvProblem *problem, const ConvView *view) noexcept nogil:
     """Say whether a tensor is of the compute type, and every element at a multiple of its size."""
@@ -138,10 +144,23 @@ cdef bint lies_in_output(const SampleGeometry *sample, const Box *block) noexcep
     return is_inside(block.first, size) and is_inside(last, size)
 
 
-cdef bint output_lies_ready(const ConvProblem *problem, const Box *block) noexcept nogil:
-    """Say whether a block has no padding, and its channels can be led through where they lie."""
+cdef bint pays_for_copies(const ConvProblem *problem, int64_t columns) noexcept nogil:
+    """Say whether tiles of narrow vectors take less from a packed copy of grad_output than from where it lies, which
+    takes a cache line for each channel of a panel, so that panel and weights do not stay in 32 kB: where enough columns
+    meet a copy, and pixels or channels do not lie as they happen to be read quickly (measured on Zen 3)."""
+    cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *g = &problem.view[CONV_GRAD_OUTPUT]
-    return of_whole_elements(problem, g) and spreads_over_sets(g.channel) and lies_in_output(&problem.sample, block)
+    if has_wide_vectors(sample) or sample.cout < COPIED_CHANNELS or columns < COPIED_COLUMNS:
+        return False
+    return g.space[2] != sample.item or not COPIED_BELOW <= g.channel < COPIED_FROM
+
+
+cdef bint output_lies_ready(const ConvProblem *problem, const Box *block, int64_t columns) noexcept nogil:
+    """Say whether a block that meets so many columns has no padding, and its channels had better be led through where
+    they lie."""
+    cdef const ConvView *g = &problem.view[CONV_GRAD_OUTPUT]
+    return of_whole_elements(problem, g) and spreads_over_sets(g.channel) and lies_in_output(&problem.sample, block) \
+        and not pays_for_copies(problem, columns)
 
 
 cdef char *first_of_output(const ConvRun *run, const InputTile *t, const Box *block) noexcept nogil:

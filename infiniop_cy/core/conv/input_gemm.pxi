@@ -196,7 +196,8 @@ cdef void multiply_groups(const ConvRun *run, InputTile *t, const Box *block, co
     """Sum and save a tile of all groups of a task, from a block that is packed or read where it lies."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
-    cdef bint in_place = block_classes(sample) == 1 and sample.folded == 1 and output_lies_ready(run.problem, block)
+    cdef bint in_place = block_classes(sample) == 1 and sample.folded == 1 \
+        and output_lies_ready(run.problem, block, t.sums.channels)
     cdef bint puts = puts_tile(run, t), ordered
     cdef int64_t number
     cdef PixelOrder order
