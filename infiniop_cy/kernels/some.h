@@ -90,6 +90,45 @@ template <class V> INFINIOP_INLINE void store_some(char *p, V v, int n) {
 #endif
 }
 
+// Lanes [from, to) of a vector, and what is loaded of them; the others are zeros.
+#if defined(__AVX512F__)
+template <class V> using lane_mask = __mmask16;
+template <class V> INFINIOP_INLINE lane_mask<V> lanes_between(int64_t from, int64_t to) {
+    return __mmask16(((1u << to) - 1) & ~((1u << from) - 1));
+}
+template <class V> INFINIOP_INLINE V load_lanes(const scalar<V> *p, lane_mask<V> lanes) {
+    if constexpr (sizeof(*p) == 8) return (V)_mm512_maskz_loadu_pd(__mmask8(lanes), p);
+    else return (V)_mm512_maskz_loadu_ps(lanes, p);
+}
+template <class V> INFINIOP_INLINE V keep_lanes(V v, lane_mask<V> lanes) {
+    if constexpr (sizeof(v[0]) == 8) return (V)_mm512_maskz_mov_pd(__mmask8(lanes), (__m512d)v);
+    else return (V)_mm512_maskz_mov_ps(lanes, (__m512)v);
+}
+#else
+template <class V> using lane_mask = integer<V>;
+template <class V> INFINIOP_INLINE lane_mask<V> lanes_between(int64_t from, int64_t to) {
+    typedef integer<V> I;
+    typedef decltype(I{}[0] + I{}[0]) L;
+    I lane;
+    for (int i = 0; i < lanes<V>::count; i++) lane[i] = i;
+    return (lane >= I{} + L(from)) & (lane < I{} + L(to));
+}
+template <class V> INFINIOP_INLINE V load_lanes(const scalar<V> *p, lane_mask<V> lanes) {
+#if defined(__AVX2__)
+    if constexpr (sizeof(*p) == 8) return (V)_mm256_maskload_pd(p, (__m256i)lanes);
+    else return (V)_mm256_maskload_ps(p, (__m256i)lanes);
+#else
+    V v = {};
+    for (int i = 0; i < int(sizeof(V) / sizeof(*p)); i++)
+        if (lanes[i]) v[i] = p[i];
+    return v;
+#endif
+}
+template <class V> INFINIOP_INLINE V keep_lanes(V v, lane_mask<V> lanes) {
+    return bits_as<V>(bits_as<integer<V>>(v) & lanes);
+}
+#endif
+
 // n elements of a vector from element `first` on, which is known when this is compiled.
 template <class V> INFINIOP_INLINE void store_from(char *p, V v, int first, int n) {
 #if defined(__AVX512F__)

@@ -76,19 +76,16 @@ void take_taps(const TapLine *line_, const void *from_, void *to_, int64_t to_ro
     for (int64_t r = inside.to; r < line.rows; r++) take_row(line, r, (const T *)from_, to + r * to_row);
 }
 
-// Each gives the sums of one row: a vector of them from tap k on, whose lanes outside of [from, to) are 0.
+// Each gives the sums of one row: a vector of them from tap k on, all of its lanes or some, the others being 0; or one.
 template <class V> struct StoredSums {
     typedef scalar<V> S;
     const S *sums;
     int64_t row;
 
     INFINIOP_INLINE V whole(int64_t r, int64_t k) const { return load<V>(sums + r * row + k); }
-#if defined(__AVX512F__)
-    INFINIOP_INLINE V some(int64_t r, int64_t k, __mmask16 lanes) const {
-        if constexpr (sizeof(S) == 8) return (V)_mm512_maskz_loadu_pd(__mmask8(lanes), sums + r * row + k);
-        else return (V)_mm512_maskz_loadu_ps(lanes, sums + r * row + k);
+    INFINIOP_INLINE V some(int64_t r, int64_t k, lane_mask<V> lanes) const {
+        return load_lanes<V>(sums + r * row + k, lanes);
     }
-#endif
     INFINIOP_INLINE S one(int64_t r, int64_t k) const { return sums[r * row + k]; }
 };
 
@@ -105,17 +102,12 @@ template <class V> struct ProductSums {
             sum = mul_add(splat<V>(g[r * g_row + c]), load<V>(w + c * w_row + k), sum);
         return sum;
     }
-#if defined(__AVX512F__)
-    INFINIOP_INLINE V some(int64_t r, int64_t k, __mmask16 lanes) const {
+    INFINIOP_INLINE V some(int64_t r, int64_t k, lane_mask<V> lanes) const {
         V sum = {};
-        for (int64_t c = 0; c < channels; c++) {
-            const V weights = StoredSums<V>{w, w_row}.some(c, k, lanes);
-            sum = mul_add(splat<V>(g[r * g_row + c]), weights, sum);
-        }
-        if constexpr (sizeof(S) == 8) return (V)_mm512_maskz_mov_pd(__mmask8(lanes), (__m512d)sum);
-        else return (V)_mm512_maskz_mov_ps(lanes, (__m512)sum);
+        for (int64_t c = 0; c < channels; c++)
+            sum = mul_add(splat<V>(g[r * g_row + c]), load_lanes<V>(w + c * w_row + k, lanes), sum);
+        return keep_lanes(sum, lanes);
     }
-#endif
     INFINIOP_INLINE S one(int64_t r, int64_t k) const {  // what a lane of whole() is
         alignas(64) S part[lanes<V>::count] = {};
         V sum = {};
@@ -126,11 +118,6 @@ template <class V> struct ProductSums {
         return sum[0];
     }
 };
-
-#if defined(__AVX512F__)
-INFINIOP_INLINE __mmask16 lanes_between(int64_t from, int64_t to) {
-    return __mmask16(((1u << to) - 1) & ~((1u << from) - 1));
-}
 
 // Taps side by side of output pixels whose windows overlap: a vector of pixels is loaded once for all of them, as what
 // has just been stored could not be loaded at another offset without waiting.
@@ -150,21 +137,18 @@ template <class V, class Sums> INFINIOP_INLINE void add_windows(const TapLine &l
                 sum += sums.whole(i, k);
             } else {
                 const int64_t last = taps - k < here ? taps - k : here;
-                sum += sums.some(i, k, lanes_between(k < 0 ? -k : 0, last));
+                sum += sums.some(i, k, lanes_between<V>(k < 0 ? -k : 0, last));
             }
         }
         store(to + b, sum);
     }
 }
-#endif
 
 // From the last row to the first, so that each pixel meets the taps from the first to the last.
 template <class V, class Sums> INFINIOP_INLINE void add_rows(const TapLine &line, const Sums &sums,
                                                              scalar<V> *to_line) {
     constexpr int count = lanes<V>::count;
-#if defined(__AVX512F__)
     if (line.tap_step == 1 && line.rows > 1 && line.row_step < line.taps) return add_windows<V>(line, sums, to_line);
-#endif
     for (int64_t r = line.rows; r-- > 0;) {
         const InsideTaps t = inside_taps(line, r);
         scalar<V> *to = to_line + t.at;
@@ -172,11 +156,9 @@ template <class V, class Sums> INFINIOP_INLINE void add_rows(const TapLine &line
         int64_t i = 0;
         if (line.tap_step == 1) {
             for (; i + count <= n; i += count) store(to + i, load<V>(to + i) + sums.whole(r, t.from + i));
-#if defined(__AVX512F__)
             // Sums that begin as 0 are never -0, which adding 0 would change.
-            if (i < n) store(to + i, load<V>(to + i) + sums.some(r, t.from + i, lanes_between(0, n - i)));
+            if (i < n) store(to + i, load<V>(to + i) + sums.some(r, t.from + i, lanes_between<V>(0, n - i)));
             continue;
-#endif
         }
         for (; i < n; i++) to[i * line.tap_step] += sums.one(r, t.from + i);
     }
