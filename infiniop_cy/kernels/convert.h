@@ -22,15 +22,6 @@ template <class T> INFINIOP_INLINE T read(const char *p) {
 template <class T> INFINIOP_INLINE void write(char *p, T value) { __builtin_memcpy(p, &value, sizeof value); }
 
 #if defined(__AVX512F__)
-// The first bytes of a whole or half vector.
-template <int size> INFINIOP_INLINE void copy_some(const char *from, char *to, int64_t bytes) {
-    const __mmask64 some = (uint64_t(1) << bytes) - 1;
-    if constexpr (size == 64) _mm512_mask_storeu_epi8(to, some, _mm512_maskz_loadu_epi8(some, from));
-    else _mm256_mask_storeu_epi8(to, __mmask32(some), _mm256_maskz_loadu_epi8(__mmask32(some), from));
-}
-#endif
-
-#if defined(__AVX512F__)
 // Every other number of 32 bits; no other is read.
 INFINIOP_INLINE void copy_every_other(const char *from, char *to, int64_t n) {
     const __m512i order = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
@@ -106,14 +97,9 @@ void convert(const char *from, int64_t from_stride, char *to, int64_t to_stride,
         if (from_stride == sizeof(From) && to_stride == sizeof(To)) {
             constexpr int count = lanes<compute_vector<From>>::count;
             for (; i + count <= n; i += count) narrow_vector((To *)to + i, widen_vector((const From *)from + i));
-#if defined(__AVX512F__)
-            if (i < n) {  // by a whole vector, which is quicker than single elements
-                alignas(64) To rest[count];
-                narrow_vector(rest, widen_some((const From *)from, i, n));
-                copy_some<sizeof rest>((const char *)rest, to + i * sizeof(To), (n - i) * sizeof(To));
-            }
+            // By a whole vector, which is quicker than single elements.
+            if (i < n) narrow_some<To>(to + i * sizeof(To), widen_some((const From *)from, i, n), int(n - i));
             return;
-#endif
         }
 #if defined(__AVX512F__)
         if constexpr (sizeof(To) == 2)

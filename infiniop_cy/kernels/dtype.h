@@ -123,7 +123,7 @@ template <class T> INFINIOP_INLINE compute_vector<T> widen_some(const T *p, int6
     if constexpr (sizeof(T) != 2) return load_some<compute_vector<T>>((const char *)(p + first), here);
     else {
         T part[count];
-        store(part, load_bytes<u16v>((const char *)(p + first), 2 * here));
+        store(part, load_words<u16v>((const char *)(p + first), here));
         return widen_vector(part);
     }
 #endif
@@ -132,6 +132,18 @@ INFINIOP_INLINE void narrow_vector(float *p, f32v v) { store(p, v); }
 INFINIOP_INLINE void narrow_vector(double *p, f64v v) { store(p, v); }
 INFINIOP_INLINE void narrow_vector(float16 *p, f32v v) { store(p, narrow_half(v)); }
 INFINIOP_INLINE void narrow_vector(bfloat16 *p, f32v v) { store(p, narrow_words(any_bfloat16_in_upper_half(v) >> 16)); }
+
+// The first n of a vector's elements, to storage.
+template <class T> INFINIOP_INLINE void narrow_some(char *to, compute_vector<T> v, int n) {
+    constexpr int count = lanes<compute_vector<T>>::count;
+    if (n == count) return narrow_vector((T *)to, v);
+    if constexpr (sizeof(T) != 2) return store_some(to, v, n);
+    else {
+        alignas(64) T rest[count];
+        narrow_vector(rest, v);
+        store_words(to, load<u16v>(rest), n);
+    }
+}
 
 template <class T> INFINIOP_INLINE compute_vector<T> narrow(parts<compute_vector<T>, 1> v) { return v.part[0]; }
 template <class T> INFINIOP_INLINE u32v narrow(parts<f32v, 2> v) {

@@ -22,20 +22,6 @@ template <class V> INFINIOP_INLINE void zero_pixels(scalar<V> *to, int64_t n) {
     for (int64_t i = 0; i < n; i++) store(to + i * lanes<V>::count, V{});
 }
 
-// The first n of a vector's elements, to storage.
-template <class T> INFINIOP_INLINE void narrow_some(char *to, compute_vector<T> v, int n) {
-    constexpr int count = lanes<compute_vector<T>>::count;
-    if (n == count) return narrow_vector((T *)to, v);
-    if constexpr (sizeof(T) != 2) return store_some(to, v, n);
-    alignas(64) T rest[count];
-    narrow_vector(rest, v);
-#if defined(__AVX512F__)
-    copy_some<sizeof rest>((const char *)rest, to, n * int64_t(sizeof(T)));
-#else
-    store_bytes(to, load<u16v>(rest), 2 * n);
-#endif
-}
-
 // Rows that follow each other are one; `line` counts pixels up to where the block's next row begins.
 struct LaneLines { int64_t rows, width, line; };
 template <class T> LaneLines merged(const LaneRows *r) {

@@ -6,47 +6,77 @@
 namespace INFINIOP_ISA {
 namespace {
 
-#if !defined(__AVX512F__)  // which has masks for each of these
+#if defined(__AVX512F__)
+// Bits [first, last) of 64, as far as there are such.
+INFINIOP_INLINE uint64_t bits_between(int64_t first, int64_t last) {
+    if (first < 0) first = 0;
+    if (last > 64) last = 64;
+    return last <= first ? 0 : ~uint64_t(0) >> (64 - (last - first)) << first;
+}
+
+// The first n words of 16 bits of a vector, or of half of one; of a loaded one, the others are zeros.
+template <class V> INFINIOP_INLINE V load_words(const char *p, int n) {
+    if constexpr (sizeof(V) == 32) return (V)_mm256_maskz_loadu_epi16(__mmask16(bits_between(0, n)), p);
+    else return (V)_mm512_maskz_loadu_epi16(__mmask32(bits_between(0, n)), p);
+}
+template <class V> INFINIOP_INLINE void store_words(char *p, V v, int n) {
+    if constexpr (sizeof(V) == 32) _mm256_mask_storeu_epi16(p, __mmask16(bits_between(0, n)), (__m256i)v);
+    else _mm512_mask_storeu_epi16(p, __mmask32(bits_between(0, n)), (__m512i)v);
+}
+#else
 // By pieces of 16, 8, 4 and 2 bytes, whichever there are: a loop over elements takes as many steps, and stores under the
 // masks of AVX2 take AMD's cores a dozen cycles.
-INFINIOP_INLINE uint64_t load_piece(const char *p, int bytes) {  // an even number up to 8
+INFINIOP_INLINE uint64_t load_piece(const char *p, int words) {  // up to 4
     uint64_t piece = 0;
-    if (bytes == 8) __builtin_memcpy(&piece, p, 8);
-    else {
-        uint32_t word = 0;
-        uint16_t half = 0;
-        if (bytes & 2) __builtin_memcpy(&half, p + (bytes & 4), 2);
-        if (bytes & 4) __builtin_memcpy(&word, p, 4);
-        piece = bytes & 4 ? word | uint64_t(half) << 32 : half;
+    uint32_t two = 0;
+    uint16_t one = 0;
+    if (words >= 4) {
+        __builtin_memcpy(&piece, p, 8);
+        return piece;
     }
-    return piece;
+    if (words & 1) __builtin_memcpy(&one, p + (words & 2) * 2, 2);
+    if (words & 2) __builtin_memcpy(&two, p, 4);
+    return words & 2 ? two | uint64_t(one) << 32 : one;
 }
-INFINIOP_INLINE void store_piece(char *p, uint64_t piece, int bytes) {
-    if (bytes == 8) {
+INFINIOP_INLINE void store_piece(char *p, uint64_t piece, int words) {
+    if (words >= 4) {
         __builtin_memcpy(p, &piece, 8);
         return;
     }
-    if (bytes & 4) {
+    if (words & 2) {
         __builtin_memcpy(p, &piece, 4);
         piece >>= 32, p += 4;
     }
-    if (bytes & 2) __builtin_memcpy(p, &piece, 2);
+    if (words & 1) __builtin_memcpy(p, &piece, 2);
 }
 
 typedef uint64_t two_pieces __attribute__((vector_size(16)));
 
-// The first bytes of a vector of 8 or 16, an even number; of a loaded one, the others are zeros.
-template <class V> INFINIOP_INLINE V load_bytes(const char *p, int bytes) {
-    const int first = bytes < 8 ? bytes : 8;
-    if constexpr (sizeof(V) == 8) return bits_as<V>(load_piece(p, first));
-    else return bits_as<V>(two_pieces{load_piece(p, first), load_piece(p + first, bytes - first)});
+INFINIOP_INLINE two_pieces load_pieces(const char *p, int words) {
+    return two_pieces{load_piece(p, words), words > 4 ? load_piece(p + 8, words - 4) : 0};
 }
-template <class V> INFINIOP_INLINE void store_bytes(char *p, V v, int bytes) {
-    const int first = bytes < 8 ? bytes : 8;
-    if constexpr (sizeof(V) == 8) store_piece(p, bits_as<uint64_t>(v), first);
+INFINIOP_INLINE void store_pieces(char *p, two_pieces v, int words) {
+    store_piece(p, v[0], words);
+    if (words > 4) store_piece(p + 8, v[1], words - 4);
+}
+
+// The first n words of 16 bits of a vector, or of half of one; of a loaded one, the others are zeros.
+template <class V> INFINIOP_INLINE V load_words(const char *p, int n) {
+    if constexpr (sizeof(V) == 8) return bits_as<V>(load_piece(p, n));
+    else if constexpr (sizeof(V) == 16) return bits_as<V>(load_pieces(p, n));
     else {
-        store_piece(p, bits_as<two_pieces>(v)[0], first);
-        store_piece(p + first, bits_as<two_pieces>(v)[1], bytes - first);
+        struct { two_pieces half[2]; } both = {{load_pieces(p, n), n > 8 ? load_pieces(p + 16, n - 8) : two_pieces{}}};
+        return bits_as<V>(both);
+    }
+}
+template <class V> INFINIOP_INLINE void store_words(char *p, V v, int n) {
+    if constexpr (sizeof(V) == 8) store_piece(p, bits_as<uint64_t>(v), n);
+    else if constexpr (sizeof(V) == 16) store_pieces(p, bits_as<two_pieces>(v), n);
+    else {
+        struct { two_pieces half[2]; } both = bits_as<decltype(both)>(v);
+        if (n < 8) return store_pieces(p, both.half[0], n);
+        __builtin_memcpy(p, &both, 16);
+        store_pieces(p + 16, both.half[1], n - 8);
     }
 }
 #endif
@@ -68,7 +98,7 @@ template <class V> INFINIOP_INLINE V load_some(const char *p, int n) {
 #elif defined(__AVX2__)
     return (V)_mm256_maskload_epi32((const int *)p, first_lanes(n, item));
 #else
-    return load_bytes<V>(p, n * item);
+    return load_words<V>(p, n * item / 2);
 #endif
 }
 template <class V> INFINIOP_INLINE void store_some(char *p, V v, int n) {
@@ -76,17 +106,8 @@ template <class V> INFINIOP_INLINE void store_some(char *p, V v, int n) {
 #if defined(__AVX512F__)
     if constexpr (item == 4) _mm512_mask_storeu_epi32(p, __mmask16((1u << n) - 1), (__m512i)v);
     else _mm512_mask_storeu_epi64(p, __mmask8((1u << n) - 1), (__m512i)v);
-#elif defined(__AVX2__)
-    two_pieces half = (two_pieces)_mm256_castsi256_si128((__m256i)v);
-    int bytes = n * item;
-    if (bytes >= 16) {
-        __builtin_memcpy(p, &half, 16);
-        half = (two_pieces)_mm256_extracti128_si256((__m256i)v, 1);
-        p += 16, bytes -= 16;
-    }
-    store_bytes(p, half, bytes);
 #else
-    store_bytes(p, (two_pieces)v, n * item);
+    store_words(p, v, n * item / 2);
 #endif
 }
 
@@ -129,18 +150,27 @@ template <class V> INFINIOP_INLINE V keep_lanes(V v, lane_mask<V> lanes) {
 }
 #endif
 
-// n elements of a vector from element `first` on, which is known when this is compiled.
+// n elements of a vector from element `first` on, which is known when this is compiled; of words, an even one.
+template <class V> INFINIOP_INLINE V move_to_front(V v, int first_byte) {
+    constexpr int count = sizeof(V) / 4;
+    i32v index;
+    for (int i = 0; i < count; i++) index[i] = (i + first_byte / 4) % count;
+    return (V)take_lanes((f32v)v, index);
+}
 template <class V> INFINIOP_INLINE void store_from(char *p, V v, int first, int n) {
 #if defined(__AVX512F__)
     p -= first * sizeof(v[0]);
     if constexpr (sizeof(v[0]) == 4) _mm512_mask_storeu_epi32(p, __mmask16(((1u << n) - 1) << first), (__m512i)v);
     else _mm512_mask_storeu_epi64(p, __mmask8(((1u << n) - 1) << first), (__m512i)v);
 #else
-    constexpr int count = sizeof(V) / 4;
-    const int words = first * int(sizeof(v[0])) / 4;
-    i32v index;
-    for (int i = 0; i < count; i++) index[i] = (i + words) % count;
-    store_some(p, (V)take_lanes((f32v)v, index), n);
+    store_some(p, move_to_front(v, first * int(sizeof(v[0]))), n);
+#endif
+}
+template <class V> INFINIOP_INLINE void store_words_from(char *p, V v, int first, int n) {
+#if defined(__AVX512F__)
+    _mm512_mask_storeu_epi16(p - 2 * first, __mmask32(bits_between(0, n) << first), (__m512i)v);
+#else
+    store_words(p, move_to_front(v, 2 * first), n);
 #endif
 }
 

@@ -43,15 +43,6 @@ template <int n, class V> INFINIOP_INLINE void transpose_square(V *rows) {
     }
 }
 
-#if defined(__AVX512F__)
-// Bits [first, last) of 64, as far as there are such.
-INFINIOP_INLINE uint64_t bits_between(int64_t first, int64_t last) {
-    if (first < 0) first = 0;
-    if (last > 64) last = 64;
-    return last <= first ? 0 : ~uint64_t(0) >> (64 - (last - first)) << first;
-}
-#endif
-
 // How the elements of a column become a vector: as they are.
 template <class V> struct as_they_are {
     typedef V vector;
@@ -127,62 +118,45 @@ struct transpose_words {
 #pragma GCC unroll 16
         for (int i = 0; i < size / 2; i++) store(row(2 * i + 1), odd[i]);
     }
-#if defined(__AVX512F__)
-    // The even and the odd rows of so many columns, which are loaded up to `rows`.
+    // The even and the odd rows of so many columns.
     template <int most>
-    static INFINIOP_INLINE void load_pairs(const char *from, int64_t column, int rows, int columns, transpose_u32 *even,
-                                           transpose_u32 *odd) {
+    static INFINIOP_INLINE void load_pairs(const char *from, int64_t column, int readable, int columns,
+                                           transpose_u32 *even, transpose_u32 *odd) {
         typedef transpose_u32 V;
-        const __mmask32 inside = __mmask32(bits_between(0, rows));
 #pragma GCC unroll 16
         for (int i = 0; i < most / 2; i++) {
-            V a = (V)_mm512_maskz_loadu_epi16(2 * i < columns ? inside : 0, from + 2 * i * column);
-            V b = (V)_mm512_maskz_loadu_epi16(2 * i + 1 < columns ? inside : 0, from + (2 * i + 1) * column);
+            V a = load_words<V>(from + 2 * i * column, 2 * i < columns ? readable : 0);
+            V b = load_words<V>(from + (2 * i + 1) * column, 2 * i + 1 < columns ? readable : 0);
             even[i] = (a & 0xffffu) | (b << 16);
             odd[i] = (a >> 16) | (b & 0xffff0000u);
         }
     }
     template <int most, class Row>
     static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns,
-                                           int readable) {
+                                         int readable) {
         transpose_u32 even[size / 2], odd[size / 2];
-        const __mmask32 all = __mmask32(bits_between(0, columns));
-        load_pairs<size>(from, column, rows, columns, even, odd);
+        load_pairs<size>(from, column, readable, columns, even, odd);
         transpose_square<size / 2>(even);
         transpose_square<size / 2>(odd);
 #pragma GCC unroll 16
         for (int i = 0; i < most / 2; i++) {
-            if (2 * i < rows) _mm512_mask_storeu_epi16(row(2 * i), all, (__m512i)even[i]);
-            if (2 * i + 1 < rows) _mm512_mask_storeu_epi16(row(2 * i + 1), all, (__m512i)odd[i]);
+            if (2 * i < rows) store_words(row(2 * i), even[i], columns);
+            if (2 * i + 1 < rows) store_words(row(2 * i + 1), odd[i], columns);
         }
     }
     template <int most, class Row>
     static INFINIOP_INLINE void few_columns(const char *from, int64_t column, Row row, int rows, int columns) {
         transpose_u32 even[most / 2], odd[most / 2];
-        const uint64_t all = bits_between(0, columns);
         load_pairs<most>(from, column, rows, columns, even, odd);
         transpose_square<most / 2>(even);
         transpose_square<most / 2>(odd);
 #pragma GCC unroll 16
         for (int i = 0; i < size / 2; i++) {
             const int first = i * most % size, part = i * most / size;
-            const __mmask32 piece = __mmask32(all << first);
-            if (2 * i < rows) _mm512_mask_storeu_epi16(row(2 * i) - 2 * first, piece, (__m512i)even[part]);
-            if (2 * i + 1 < rows) _mm512_mask_storeu_epi16(row(2 * i + 1) - 2 * first, piece, (__m512i)odd[part]);
+            if (2 * i < rows) store_words_from(row(2 * i), even[part], first, columns);
+            if (2 * i + 1 < rows) store_words_from(row(2 * i + 1), odd[part], first, columns);
         }
     }
-#else
-    template <int most, class Row>
-    static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns,
-                                           int readable) {
-        for (int r = 0; r < rows; r++)
-            for (int c = 0; c < columns; c++) __builtin_memcpy(row(r) + 2 * c, from + c * column + 2 * r, 2);
-    }
-    template <int most, class Row>
-    static INFINIOP_INLINE void few_columns(const char *from, int64_t column, Row row, int rows, int columns) {
-        few_rows<most>(from, column, row, rows, columns, rows);
-    }
-#endif
 };
 
 // A square that is cut off.
