@@ -84,11 +84,12 @@ INFINIOP_INLINE void pixels_tile(PixelsPart<T> part, const char *from, const sca
 
 // Where the pixels lie that the next block of a row is the first to meet: of the rows that no earlier result has met.
 struct PixelsAhead {
-    enum { MOST = 64 };
+    enum { MOST = 64, MOST_LINES = 32 };  // of more lines, which are compared with each other, to ask takes too long
     int count = 0;
     int64_t at[MOST];
 
     PixelsAhead(const StencilPixels *r, int many) {
+        if (r->lines > MOST_LINES) return;
         const int64_t pixel = r->from_pixel / r->step, block = (many - 1) * r->step;
         const PixelLine *const first = r->line, *const end = first + r->lines;
         for (const PixelLine *line = first; line < end && line->at > first->at - r->from_row; line++) {
