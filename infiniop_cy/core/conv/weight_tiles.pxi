@@ -2,6 +2,7 @@
 # steps go through output pixels: grad_output packed side by side, the sums, and the loop over tiles.
 cdef enum:
     WEIGHT_PIXELS = 1024       # output pixels of a tile: the steps of a product
+    WEIGHT_GROUPS = 256        # bytes of a pixel's groups that a task packs, at most, where they share cache lines
     SHORT_IMAGE = 64           # with fewer output pixels tiles hold several samples, products are added one by one
 
     # pieces of a thread's scratch
@@ -113,7 +114,7 @@ cdef void join_groups(const ConvProblem *problem, int threads, WeightTiles *own)
     if own.parts.bytes or own.parts.tasks != sample.groups or own.co.count > 1 or own.by_taps or sample.taps == 1 \
             or problem.view[CONV_INPUT].channel != item or problem.view[CONV_GRAD_OUTPUT].channel != item:
         return
-    own.together = max(<int64_t>1, min(sample.groups // (4 * threads), GROUPS_BYTES // group))
+    own.together = max(<int64_t>1, min(sample.groups // (4 * threads), WEIGHT_GROUPS // group))
     own.column_pixel = round_up((own.together - 1) * sample.cout, sample.lanes) + own.co.columns
     own.parts.tasks = ceil_div(sample.groups, own.together)
 
@@ -309,29 +310,53 @@ cdef void add_nonfinite_rows(const ConvRun *run, const WeightTile *t, const Box 
             i, ci = i + rows.step, ci + 1
 
 
+cdef void plan_weight_prefetch(const ConvRun *run, const WeightTile *t, int64_t number, Prefetch *prefetch) noexcept \
+        nogil:
+    """Plan to prefetch what the tile of that number will be packed from, a part with every register tile: lines of
+    grad_output's channels, or, where channels lie side by side, those of a task in each pixel of both images. prefetch:
+    two."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
+    cdef const ConvView *g = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef const ConvView *x = &run.problem.view[CONV_INPUT]
+    cdef int64_t stored = itemsize_of(sample.dtype)
+    cdef int64_t calls = t.panels * ceil_div(t.rows, register_tile(sample, &own.co, t.cos).rows)
+    cdef int64_t size[3]
+    cdef InputBlock block
+    cdef Box next, box
+    no_prefetch(prefetch)
+    output_size(sample, size)
+    if not nth_tile(&own.tiling, run.problem.batch, size, number, &next):
+        return
+    if g.channel != stored or x.channel != stored:
+        plan_prefetch(run.problem, size, &next, t.group * sample.cout + t.co_from, t.cos, calls, prefetch)
+        return
+    if not plan_pixels(g, size, &next, t.group * sample.cout + t.co_from, t.groups * t.cos * stored, &prefetch[1]):
+        return
+    input_size(sample, size)
+    fill_input_block(sample, next.extent, 1, True, 1, MAX_CHANNELS, &block)
+    class_box(sample, &block, &next, 0, &box)
+    if not plan_pixels(x, size, &box, t.group * sample.cin + t.ci_from, t.groups * t.cis * stored, prefetch):
+        return
+    prefetch.then = &prefetch[1]
+    prefetch.lines = prefetch[1].lines = ceil_div(prefetch.lines + prefetch[1].lines, t.groups * calls)
+
+
 cdef void sum_weight_tile(const ConvRun *run, WeightTile *t, const Box *tile, int64_t next_tile,
                           PackRows pack_rows) noexcept nogil:
     """Add the products of a tile to a task's sums, and ask for the tile of that number meanwhile."""
-    cdef const SampleGeometry *sample = run.sample
-    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
-    cdef int64_t size[3]
     cdef bint nonfinite
-    cdef Box next
-    cdef Prefetch prefetch
+    cdef Prefetch prefetch[2]
     cdef BatchReduce steps
     cdef WeightTile of_group
-    output_size(sample, size)
     steps.a_ahead = steps.b_ahead = 0
     nonfinite = pack_rows(run, t, tile, &steps)
     repeat_last(t.indirection, t.rows)
     pack_output_columns(run, t, tile, &steps)
-    no_prefetch(&prefetch)
-    if nth_tile(&own.tiling, run.problem.batch, size, next_tile, &next):
-        plan_prefetch(run.problem, size, &next, t.group * sample.cout + t.co_from, t.cos,
-                      t.panels * ceil_div(t.rows, register_tile(sample, &own.co, t.cos).rows), &prefetch)
+    plan_weight_prefetch(run, t, next_tile, prefetch)
     of_group = t[0]
     while of_group.groups:
-        multiply_columns(run, &of_group, tile, &steps, &prefetch)
+        multiply_columns(run, &of_group, tile, &steps, prefetch)
         if nonfinite:
             add_nonfinite_rows(run, &of_group, tile)
         next_weight_group(run, &of_group)
