@@ -24,8 +24,8 @@ template <class V> INFINIOP_INLINE void store_words(char *p, V v, int n) {
     else _mm512_mask_storeu_epi16(p, __mmask32(bits_between(0, n)), (__m512i)v);
 }
 #else
-// By pieces of 16, 8, 4 and 2 bytes, whichever there are: a loop over elements takes as many steps, and stores under the
-// masks of AVX2 take AMD's cores a dozen cycles.
+// By pieces of 16, 8, 4 and 2 bytes, whichever there are: a loop over elements takes as many steps, and stores under
+// the masks of AVX2 are slow on AMD's cores.
 INFINIOP_INLINE uint64_t load_piece(const char *p, int words) {  // up to 4
     uint64_t piece = 0;
     uint32_t two = 0;
@@ -146,7 +146,8 @@ template <class V> INFINIOP_INLINE V load_lanes(const scalar<V> *p, lane_mask<V>
 #endif
 }
 template <class V> INFINIOP_INLINE V keep_lanes(V v, lane_mask<V> lanes) {
-    return bits_as<V>(bits_as<integer<V>>(v) & lanes);
+    typedef integer<V> I;
+    return bits_as<V>(bits_as<I>(v) & lanes);
 }
 #endif
 

@@ -86,7 +86,7 @@ template <class Load> struct transpose_block {
     }
     template <int most, class Row>
     static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns,
-                                           int readable) {
+                                         int readable) {
         V square[size];
         load_columns<size>(from, column, readable, columns, square);
         transpose_square<size>(square);
@@ -178,8 +178,8 @@ int64_t transpose_few_rows(const char *from, int64_t column, char *to, Place pla
     int64_t c = 0;
     for (; (columns - c - size + 1) * column >= size * Block::from_item; c += size) {
         char *there = to + c * Block::to_item;
-        Block::template few_rows<most>(from + c * column, column, [=](int i) { return there + place(i); }, rows, size,
-                                       size);
+        Block::template few_rows<most>(
+            from + c * column, column, [=](int i) { return there + place(i); }, rows, size, size);
     }
     return c;
 }

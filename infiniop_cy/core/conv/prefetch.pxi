@@ -60,7 +60,8 @@ cdef bint plan_pixels(const ConvView *view, const int64_t *size, const Box *box,
     cdef int d
     no_prefetch(prefetch)
     for d in range(2, -1, -1):
-        first[d], last = max(<int64_t>0, box.first[d]), min(size[d] - 1, box.first[d] + (box.extent[d] - 1) * box.step[d])
+        first[d] = max(<int64_t>0, box.first[d])
+        last = min(size[d] - 1, box.first[d] + (box.extent[d] - 1) * box.step[d])
         if last < first[d] or view.space[d] <= 0:
             return False
         source += first[d] * view.space[d]
