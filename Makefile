@@ -19,7 +19,7 @@ CPP_FILES = $(call linted, '*.h' '*.cpp' '*.cu' '*.cuh')
 PYTHON_FILES = $(call linted, '*.py')
 DEF := (?:cp?def (?:[^c]|c[^l])|def )[^(\n]*
 # What else changes the compiled module: another value of any of these builds it again.
-SETTINGS := $(foreach name,CC CXX CPPFLAGS CFLAGS CXXFLAGS LDFLAGS INFINIOP_CY_OPENMP INFINIOP_CY_DEBUG INFINIOP_CY_SANITIZE INFINIOP_CY_EMULATE_AMX,$(name)=$($(name)))
+SETTINGS := $(foreach name,CC CXX CPPFLAGS CFLAGS CXXFLAGS LDFLAGS INFINIOP_CY_OPENMP INFINIOP_CY_DEBUG INFINIOP_CY_SANITIZE INFINIOP_CY_EMULATE_AMX INFINIOP_CY_EMULATE_AVX512,$(name)=$($(name)))
 
 .PHONY: help test fuzz demo demo-mpi bench bench-conv docs lint test-aarch64 clean FORCE
 

@@ -11,7 +11,8 @@ LDFLAGS are those of any build, and flags given so go after the ones chosen here
 
 OpenMP is used where the compiler has it; INFINIOP_CY_OPENMP=0 leaves it out. INFINIOP_CY_DEBUG=1 checks bounds and
 asserts, and INFINIOP_CY_SANITIZE=address,undefined compiles with those sanitizers. With INFINIOP_CY_EMULATE_AMX=1 the
-code for AMX runs wherever there is AVX-512, by a model of its instructions: to test it, not to time it.
+code for AMX runs wherever there is AVX-512, by a model of its instructions: to test it, not to time it. Likewise that
+for AVX-512 wherever there is AVX2 with INFINIOP_CY_EMULATE_AVX512=1, by the headers of SIMDe (Debian's libsimde-dev).
 """
 import importlib.util
 import os
@@ -30,6 +31,7 @@ CAPI = "infiniop_cy/capi"
 DEBUG = os.environ.get("INFINIOP_CY_DEBUG") == "1"
 SANITIZE = os.environ.get("INFINIOP_CY_SANITIZE")
 EMULATE_AMX = os.environ.get("INFINIOP_CY_EMULATE_AMX") == "1"
+EMULATE_AVX512 = os.environ.get("INFINIOP_CY_EMULATE_AVX512") == "1"
 
 # Instruction set: the flags of its object files. Of each kind of CPU, the sets that are chosen among at run time.
 ISA_FLAGS = {
@@ -62,6 +64,9 @@ if SANITIZE:
     COMPILE_FLAGS += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]
 if EMULATE_AMX:
     COMPILE_FLAGS += ["-DINFINIOP_EMULATED_AMX"]
+if EMULATE_AVX512:
+    COMPILE_FLAGS += ["-DINFINIOP_EMULATED_AVX512"]
+    ISA_FLAGS["avx512"] = [*ISA_FLAGS["avx2"], "-O1", "-Wno-psabi", "-include", f"{KERNELS}/avx512_emulated.h"]
 
 
 def load(path):

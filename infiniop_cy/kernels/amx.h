@@ -3,6 +3,7 @@
 // as sums of bfloat16, the small products first.
 #pragma once
 #include "convert.h"
+#include "dot2.h"
 #include "table.h"
 #include "tiles.h"
 #include "transpose.h"
@@ -120,8 +121,8 @@ inline void add_sums(const char *sums, char *to, int64_t to_row, int64_t to_righ
 }
 
 // Sums of AMX are never subnormal, which this instruction counts as zeros.
-__attribute__((target("avx512bf16"))) inline void narrow_rows_at_once(const char *from, int64_t from_row, char *to,
-                                                                      int64_t to_row, int64_t rows, int64_t n) {
+INFINIOP_DOT2 inline void narrow_rows_at_once(const char *from, int64_t from_row, char *to, int64_t to_row,
+                                              int64_t rows, int64_t n) {
     for (; rows > 0; rows--, from += from_row, to += to_row) {
         int64_t i = 0;
         for (; i + 32 <= n; i += 32)

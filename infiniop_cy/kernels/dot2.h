@@ -8,7 +8,11 @@ namespace INFINIOP_ISA {
 namespace {
 
 #if defined(__AVX512F__)
+#if defined(INFINIOP_EMULATED_AVX512)
+#define INFINIOP_DOT2
+#else
 #define INFINIOP_DOT2 __attribute__((target("avx512bf16")))
+#endif
 
 // A sum as one that is added to 0, which has no -0, and then (biased) to the bias.
 template <bool biased> INFINIOP_INLINE INFINIOP_DOT2 __m512 ended(__m512 sum, const BatchReduce &steps, int vector) {

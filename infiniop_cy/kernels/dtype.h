@@ -1,7 +1,9 @@
 // Storage types: how each is laid out, what it computes in, and its conversion to and from a vector.
 #pragma once
 #include "simd.h"
+#ifndef __CUDACC__
 #include "some.h"
+#endif
 
 namespace INFINIOP_ISA {
 namespace {

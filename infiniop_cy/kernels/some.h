@@ -2,7 +2,6 @@
 #pragma once
 #include "simd.h"
 
-#ifndef __CUDACC__
 namespace INFINIOP_ISA {
 namespace {
 
@@ -177,4 +176,3 @@ template <class V> INFINIOP_INLINE void store_words_from(char *p, V v, int first
 
 }  // namespace
 }  // namespace INFINIOP_ISA
-#endif

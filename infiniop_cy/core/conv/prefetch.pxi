@@ -51,27 +51,27 @@ cdef void prefetch_pixels(const char *first, int64_t step, int64_t pixels, int64
 
 cdef bint plan_pixels(const ConvView *view, const int64_t *size, const Box *box, int64_t channel, int64_t bytes,
                       Prefetch *prefetch) noexcept nogil:
-    """Plan to prefetch so many bytes of each pixel of a box's first sample, from that channel on, where pixels lie
-    evenly, those between the box's rows, too, unless these are most; say whether there are any. In how many parts is
-    for the caller to set."""
-    cdef int64_t first[3]
-    cdef int64_t pixels = 1, positions = 1, last, apart = 0
+    """Plan to prefetch so many bytes of each pixel of a box's first sample, from that channel on, in one part; return
+    whether that can be done: where pixels lie evenly, of which those between the box's rows are asked for, too, and are
+    not the most."""
     cdef char *source = view.data + box.n * view.n + channel * view.channel
+    cdef int64_t pixels = 1, positions = 1, apart = 0, first, last
     cdef int d
     no_prefetch(prefetch)
     for d in range(2, -1, -1):
-        first[d] = max(<int64_t>0, box.first[d])
+        first = max(<int64_t>0, box.first[d])
         last = min(size[d] - 1, box.first[d] + (box.extent[d] - 1) * box.step[d])
-        if last < first[d] or view.space[d] <= 0:
+        if last < first or view.space[d] <= 0:
             return False
-        source += first[d] * view.space[d]
-        positions *= last - first[d] + 1
-        if last > first[d] and apart and view.space[d] % apart:
-            return False
-        if last > first[d] and not apart:
+        source += first * view.space[d]
+        positions *= last - first + 1
+        if last == first:
+            continue
+        if apart == 0:
             apart = view.space[d]
-        if apart:
-            pixels += (last - first[d]) * (view.space[d] // apart)
+        if view.space[d] % apart:
+            return False
+        pixels += (last - first) * (view.space[d] // apart)
     if pixels > 2 * positions:
         return False
     prefetch_pixels(source, apart, pixels, bytes, 1, prefetch)
