@@ -83,8 +83,13 @@ template <class T, class V> struct power {
     INFINIOP_INLINE V times(V v) const { return scale(mul_add(more, v, v), first); }
     INFINIOP_INLINE V times(double_word<V> v) const { return scale(v.hi + mul_add_once(more, v.hi, v.lo), first); }
     INFINIOP_INLINE V finish(V product) const {
-        if constexpr (wide_range<T>) return scale(product, left);
-        else return product;
+        if constexpr (!wide_range<T>) return product;
+#if defined(__AVX512F__)
+        return scale(product, left);
+#else  // scale() ends at the normal exponents; what is beyond goes first, exactly, unless the result is 0 anyway
+        const V last = at_least(left, scalar<V>(sizeof(scalar<V>) == 4 ? -126 : -1022));
+        return scale(scale(product, left - last), last);
+#endif
     }
     // The two sides of a gelu: g * (1 - t) for x > 0, else g * t, where t lacks `left`.
     INFINIOP_INLINE V side(V x, V t, V g) const {
