@@ -190,10 +190,8 @@ INFINIOP_INLINE void transpose_rows(const char *from, int64_t column, char *to, 
                                     int64_t columns) {
     constexpr int size = Block::size;
     int64_t done = 0;
-    if (rows <= size / 2 && column == rows * Block::from_item) {
-        if (rows <= size / 4) done = transpose_few_rows<Block, size / 4>(from, column, to, place, int(rows), columns);
-        else done = transpose_few_rows<Block, size / 2>(from, column, to, place, int(rows), columns);
-    }
+    if (rows <= size / 2 && column == rows * Block::from_item)
+        done = transpose_few_rows<Block, size / 2>(from, column, to, place, int(rows), columns);
     auto square = [=](int64_t r, int64_t c) {
         const char *at = from + c * column + r * Block::from_item;
         char *there = to + c * Block::to_item;
