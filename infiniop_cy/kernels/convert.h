@@ -1,6 +1,7 @@
 // Strided copies between dtypes: gathers into compute buffers and scatters out of them, for every tier.
 #pragma once
 #include "cast.h"
+#include "some.h"
 #include "table.h"
 #include "words.h"
 

@@ -67,15 +67,13 @@ inline CpuFeatures ask_cpu() {
     __get_cpuid_count(7, 0, &a, &b, &c, &d);
     cpu.avx2 = bit(b, 5) && fma && f16c;
     cpu.avx512 = cpu.avx2 && saves_avx512(states) && bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31);
-#if defined(INFINIOP_EMULATED_AVX512)
-    cpu.avx512 = cpu.avx2;
-#endif
     cpu.amx = cpu.avx512 && bit(d, 22) && bit(d, 24) && system_saves_tiles();
     if (a >= 1) {
         __get_cpuid_count(7, 1, &a, &ignored, &c, &d);
         cpu.avx512_bf16 = cpu.avx512 && bit(a, 5);
     }
 #if defined(INFINIOP_EMULATED_AVX512)
+    cpu.avx512 = cpu.avx2;  // of avx512_emulated.h
     cpu.avx512_bf16 = false;
 #endif
 #if defined(INFINIOP_EMULATED_AMX)

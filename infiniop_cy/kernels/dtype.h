@@ -1,9 +1,6 @@
 // Storage types: how each is laid out, what it computes in, and its conversion to and from a vector.
 #pragma once
 #include "simd.h"
-#ifndef __CUDACC__
-#include "some.h"
-#endif
 
 namespace INFINIOP_ISA {
 namespace {
@@ -111,41 +108,10 @@ INFINIOP_INLINE u16v narrow_words(u32v v) { return __builtin_convertvector(v, u1
 #endif
 INFINIOP_INLINE f32v widen_bfloat16(u16v v) { return bits_as<f32v>(widen_words(v) << 16); }
 INFINIOP_INLINE f32v widen_vector(const bfloat16 *p) { return widen_bfloat16(load<u16v>(p)); }
-// A vector of elements `first` and on of n, zeros behind them.
-template <class T> INFINIOP_INLINE compute_vector<T> widen_some(const T *p, int64_t first, int64_t n) {
-    constexpr int count = lanes<compute_vector<T>>::count;
-    const int here = n - first < 0 ? 0 : n - first < count ? int(n - first) : count;
-#if defined(__AVX512F__)
-    const __mmask16 some = __mmask16((1u << here) - 1);
-    if constexpr (sizeof(T) == 8) return (f64v)_mm512_maskz_loadu_pd(__mmask8(some), p + first);
-    else if constexpr (sizeof(T) == 4) return (f32v)_mm512_maskz_loadu_ps(some, p + first);
-    else if constexpr (is_bfloat16<T>) return widen_bfloat16((u16v)_mm256_maskz_loadu_epi16(some, p + first));
-    else return widen_half((u16v)_mm256_maskz_loadu_epi16(some, p + first));
-#else
-    if constexpr (sizeof(T) != 2) return load_some<compute_vector<T>>((const char *)(p + first), here);
-    else {
-        T part[count];
-        store(part, load_words<u16v>((const char *)(p + first), here));
-        return widen_vector(part);
-    }
-#endif
-}
 INFINIOP_INLINE void narrow_vector(float *p, f32v v) { store(p, v); }
 INFINIOP_INLINE void narrow_vector(double *p, f64v v) { store(p, v); }
 INFINIOP_INLINE void narrow_vector(float16 *p, f32v v) { store(p, narrow_half(v)); }
 INFINIOP_INLINE void narrow_vector(bfloat16 *p, f32v v) { store(p, narrow_words(any_bfloat16_in_upper_half(v) >> 16)); }
-
-// The first n of a vector's elements, to storage.
-template <class T> INFINIOP_INLINE void narrow_some(char *to, compute_vector<T> v, int n) {
-    constexpr int count = lanes<compute_vector<T>>::count;
-    if (n == count) return narrow_vector((T *)to, v);
-    if constexpr (sizeof(T) != 2) return store_some(to, v, n);
-    else {
-        alignas(64) T rest[count];
-        narrow_vector(rest, v);
-        store_words(to, load<u16v>(rest), n);
-    }
-}
 
 template <class T> INFINIOP_INLINE compute_vector<T> narrow(parts<compute_vector<T>, 1> v) { return v.part[0]; }
 template <class T> INFINIOP_INLINE u32v narrow(parts<f32v, 2> v) {

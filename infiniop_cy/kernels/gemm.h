@@ -1,6 +1,6 @@
 // Sums of products for float and double: matrix micro-kernels of rows by vectors, dot products, and sums of rows.
 #pragma once
-#include "dtype.h"
+#include "some.h"
 #include "table.h"
 #include "transpose.h"
 

@@ -1,6 +1,6 @@
 // Less than a vector: the first elements of one, to and from memory. Nothing behind them is read or written.
 #pragma once
-#include "simd.h"
+#include "dtype.h"
 
 namespace INFINIOP_ISA {
 namespace {
@@ -15,12 +15,12 @@ INFINIOP_INLINE uint64_t bits_between(int64_t first, int64_t last) {
 
 // The first n words of 16 bits of a vector, or of half of one; of a loaded one, the others are zeros.
 template <class V> INFINIOP_INLINE V load_words(const char *p, int n) {
-    if constexpr (sizeof(V) == 32) return (V)_mm256_maskz_loadu_epi16(__mmask16(bits_between(0, n)), p);
-    else return (V)_mm512_maskz_loadu_epi16(__mmask32(bits_between(0, n)), p);
+    if constexpr (sizeof(V) == 32) return (V)_mm256_maskz_loadu_epi16(__mmask16((1u << n) - 1), p);
+    else return (V)_mm512_maskz_loadu_epi16(__mmask32((uint64_t(1) << n) - 1), p);
 }
 template <class V> INFINIOP_INLINE void store_words(char *p, V v, int n) {
-    if constexpr (sizeof(V) == 32) _mm256_mask_storeu_epi16(p, __mmask16(bits_between(0, n)), (__m256i)v);
-    else _mm512_mask_storeu_epi16(p, __mmask32(bits_between(0, n)), (__m512i)v);
+    if constexpr (sizeof(V) == 32) _mm256_mask_storeu_epi16(p, __mmask16((1u << n) - 1), (__m256i)v);
+    else _mm512_mask_storeu_epi16(p, __mmask32((uint64_t(1) << n) - 1), (__m512i)v);
 }
 #else
 // By pieces of 16, 8, 4 and 2 bytes, whichever there are: a loop over elements takes as many steps, and stores under
@@ -88,7 +88,7 @@ INFINIOP_INLINE __m256i first_lanes(int n, int bytes) {
 }
 #endif
 
-// The first n elements of 4 or 8 bytes, 0 <= n < the lanes; the others are zeros.
+// The first n elements of 4 or 8 bytes, up to all; the others are zeros.
 template <class V> INFINIOP_INLINE V load_some(const char *p, int n) {
     constexpr int item = sizeof(V{}[0]);
 #if defined(__AVX512F__)
@@ -150,13 +150,17 @@ template <class V> INFINIOP_INLINE V keep_lanes(V v, lane_mask<V> lanes) {
 }
 #endif
 
-// n elements of a vector from element `first` on, which is known when this is compiled; of words, an even one.
+#if !defined(__AVX512F__)
+// What lies from a byte on, a multiple of 4 that is known when this is compiled.
 template <class V> INFINIOP_INLINE V move_to_front(V v, int first_byte) {
     constexpr int count = sizeof(V) / 4;
     i32v index;
     for (int i = 0; i < count; i++) index[i] = (i + first_byte / 4) % count;
     return (V)take_lanes((f32v)v, index);
 }
+#endif
+
+// n elements of a vector from element `first` on, which is known when this is compiled; of words, an even one.
 template <class V> INFINIOP_INLINE void store_from(char *p, V v, int first, int n) {
 #if defined(__AVX512F__)
     p -= first * sizeof(v[0]);
@@ -168,10 +172,32 @@ template <class V> INFINIOP_INLINE void store_from(char *p, V v, int first, int 
 }
 template <class V> INFINIOP_INLINE void store_words_from(char *p, V v, int first, int n) {
 #if defined(__AVX512F__)
-    _mm512_mask_storeu_epi16(p - 2 * first, __mmask32(bits_between(0, n) << first), (__m512i)v);
+    _mm512_mask_storeu_epi16(p - 2 * first, __mmask32(((uint64_t(1) << n) - 1) << first), (__m512i)v);
 #else
     store_words(p, move_to_front(v, 2 * first), n);
 #endif
+}
+
+// A vector of elements `first` and on of n, zeros behind them.
+template <class T> INFINIOP_INLINE compute_vector<T> widen_some(const T *p, int64_t first, int64_t n) {
+    constexpr int count = lanes<compute_vector<T>>::count;
+    const int here = n - first < 0 ? 0 : n - first < count ? int(n - first) : count;
+    const char *at = (const char *)(p + first);
+    if constexpr (sizeof(T) != 2) return load_some<compute_vector<T>>(at, here);
+    else if constexpr (is_bfloat16<T>) return widen_bfloat16(load_words<u16v>(at, here));
+    else return widen_half(load_words<u16v>(at, here));
+}
+
+// The first n of a vector's elements, to storage.
+template <class T> INFINIOP_INLINE void narrow_some(char *to, compute_vector<T> v, int n) {
+    constexpr int count = lanes<compute_vector<T>>::count;
+    if (n == count) return narrow_vector((T *)to, v);
+    if constexpr (sizeof(T) != 2) return store_some(to, v, n);
+    else {
+        alignas(64) T rest[count];
+        narrow_vector(rest, v);
+        store_words(to, load<u16v>(rest), n);
+    }
 }
 
 }  // namespace

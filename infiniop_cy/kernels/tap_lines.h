@@ -1,7 +1,7 @@
 // A line of the kernel's taps over lines of the image: its pixels taken out for each output pixel, or sums added to
 // them.
 #pragma once
-#include "dtype.h"
+#include "some.h"
 #include "table.h"
 
 namespace INFINIOP_ISA {

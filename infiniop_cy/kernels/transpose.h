@@ -170,15 +170,15 @@ void transpose_some(const char *from, int64_t column, Row row, int rows, int col
     else Block::template few_rows<size>(from, column, row, rows, columns, rows);
 }
 
-// At most `most` rows of columns without gaps, such as the pixels of images: whole vectors are loaded, which end in the
-// columns behind. Goes on as far as there are such, and returns how far.
-template <class Block, int most, class Place>
+// Few rows of columns without gaps, half a vector of them at most, such as the pixels of images: whole vectors are
+// loaded, which end in the columns behind. Goes on as far as there are such, and returns how far.
+template <class Block, class Place>
 int64_t transpose_few_rows(const char *from, int64_t column, char *to, Place place, int rows, int64_t columns) {
     constexpr int size = Block::size;
     int64_t c = 0;
     for (; (columns - c - size + 1) * column >= size * Block::from_item; c += size) {
         char *there = to + c * Block::to_item;
-        Block::template few_rows<most>(
+        Block::template few_rows<size / 2>(
             from + c * column, column, [=](int i) { return there + place(i); }, rows, size, size);
     }
     return c;
@@ -191,7 +191,7 @@ INFINIOP_INLINE void transpose_rows(const char *from, int64_t column, char *to, 
     constexpr int size = Block::size;
     int64_t done = 0;
     if (rows <= size / 2 && column == rows * Block::from_item)
-        done = transpose_few_rows<Block, size / 2>(from, column, to, place, int(rows), columns);
+        done = transpose_few_rows<Block>(from, column, to, place, int(rows), columns);
     auto square = [=](int64_t r, int64_t c) {
         const char *at = from + c * column + r * Block::from_item;
         char *there = to + c * Block::to_item;

@@ -68,6 +68,18 @@ template <class V> INFINIOP_INLINE split_exponent<V> split_product(V a, V b) {
     return {n, product_minus(a, b, n)};
 }
 
+// v * 2^n rounded once, subnormal results included. Where scale() ends at the normal exponents, what is beyond them
+// goes first: exactly, unless the result is 0 anyway.
+template <class T, class V> INFINIOP_INLINE V scale_down(V v, V n) {
+#if !defined(__AVX512F__)
+    if constexpr (wide_range<T>) {
+        const V last = at_least(n, scalar<V>(sizeof(scalar<V>) == 4 ? -126 : -1022));
+        return scale(scale(v, n - last), last);
+    }
+#endif
+    return scale(v, n);
+}
+
 // 2^(n + rest) as (1 + more) * 2^first * 2^left. left is 0 unless the power is nothing beside 1: a product of it with
 // a huge gradient so loses no bits to subnormals on the way.
 template <class T, class V> struct power {
@@ -83,13 +95,8 @@ template <class T, class V> struct power {
     INFINIOP_INLINE V times(V v) const { return scale(mul_add(more, v, v), first); }
     INFINIOP_INLINE V times(double_word<V> v) const { return scale(v.hi + mul_add_once(more, v.hi, v.lo), first); }
     INFINIOP_INLINE V finish(V product) const {
-        if constexpr (!wide_range<T>) return product;
-#if defined(__AVX512F__)
-        return scale(product, left);
-#else  // scale() ends at the normal exponents; what is beyond goes first, exactly, unless the result is 0 anyway
-        const V last = at_least(left, scalar<V>(sizeof(scalar<V>) == 4 ? -126 : -1022));
-        return scale(scale(product, left - last), last);
-#endif
+        if constexpr (wide_range<T>) return scale_down<T>(product, left);
+        else return product;
     }
     // The two sides of a gelu: g * (1 - t) for x > 0, else g * t, where t lacks `left`.
     INFINIOP_INLINE V side(V x, V t, V g) const {
@@ -108,16 +115,6 @@ template <class T, class V> INFINIOP_INLINE power<T, V> exp2(split_exponent<V> e
     V first = e.n;
     if constexpr (wide_range<T>) first = at_least(e.n, lowest_first<V>);
     return {exp2_less_one<T>(e.rest), first, e.n - first};
-}
-// v * 2^n rounded once, subnormal results included.
-template <class T, class V> INFINIOP_INLINE V scale_down(V v, V n) {
-#if !defined(__AVX512F__)
-    if constexpr (wide_range<T>) {
-        V first = at_least(n, lowest_first<V>);
-        return scale(scale(v, first), n - first);
-    }
-#endif
-    return scale(v, n);
 }
 
 // exp(-a) for a from 0 to where its product with anything is 0.
