@@ -141,7 +141,7 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
     own.plane = odd_lines(own.tiling.samples * positions)
     own.pitch = own.plane + width
     own.together = groups_together(problem, order, threads, own)
-    book_weights(sample, &own.weights, LANE_WEIGHTS, LANE_STAGED_WEIGHTS, blocking)
+    book_weights(problem, &own.weights, LANE_WEIGHTS, LANE_STAGED_WEIGHTS, blocking)
     book(local, LANE_BLOCK, own.plane * own.together * order.channels + width, sample.item)
     book(local, LANE_SUMMED, own.together * phase_count(sample) * pixels_rows(sample) * own.pitch, sample.item)
     book(local, LANE_STAGING, staging_elements(sample), sample.item)
@@ -153,8 +153,8 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
 cdef bint prepare_input_pixels(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
     """Pack the weights of one unit; return whether there was inf or NaN."""
     cdef const InputPixels *own = <const InputPixels *>run.blocking.own
-    return pack_weight_panel(run.problem, &own.weights, number, shared_piece(run, LANE_WEIGHTS),
-                             local_piece(run, LANE_STAGED_WEIGHTS, scratch))
+    return pack_weight_panels(run.problem, &own.weights, number, shared_piece(run, LANE_WEIGHTS),
+                              local_piece(run, LANE_STAGED_WEIGHTS, scratch))
 
 
 cdef void clear_phase(const ConvRun *run, const Box *block, const Box *part, char *sums) noexcept nogil:

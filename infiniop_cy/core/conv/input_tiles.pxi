@@ -85,7 +85,7 @@ cdef void book_input_tiles(const ConvProblem *problem, const SumOrder *order, in
     cdef Scratch *local = &blocking.local
     own.pitch = block_pitch(sample, order) if own.together == 1 else round_up(own.together * sample.cout, sample.lanes)
     own.weights.ready = ready_panels(problem, &own.weights.ci)
-    book_weights(sample, &own.weights, INPUT_WEIGHTS, INPUT_STAGED_WEIGHTS, blocking)
+    book_weights(problem, &own.weights, INPUT_WEIGHTS, INPUT_STAGED_WEIGHTS, blocking)
     book(local, INPUT_BLOCK, positions * own.pitch, sample.item)
     book(local, INPUT_SUMS, (pixels + MAX_ROWS) * own.task_panels * own.weights.ci.columns, sample.item)
     book(local, INPUT_STAGING, staging_elements(sample), sample.item)
@@ -102,8 +102,8 @@ cdef void book_input_tiles(const ConvProblem *problem, const SumOrder *order, in
 cdef bint prepare_input_weights(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
     """Pack the weights of one unit; return whether there was inf or NaN."""
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
-    return pack_weight_panel(run.problem, &own.weights, number, shared_piece(run, INPUT_WEIGHTS),
-                             local_piece(run, INPUT_STAGED_WEIGHTS, scratch))
+    return pack_weight_panels(run.problem, &own.weights, number, shared_piece(run, INPUT_WEIGHTS),
+                              local_piece(run, INPUT_STAGED_WEIGHTS, scratch))
 
 
 cdef bint panels_alternate(const InputTiles *own) noexcept nogil:

@@ -9,12 +9,16 @@ cdef enum:
     PANEL_TAP_CHANNELS = 256  # taps by channels of a panel, at least
     READY_PIXELS = 1024     # of grad_input's, at most; for more, packed weights are worth the time
     READY_PART = 1 << 12    # pixels by a row's bytes for each in a micro-panel, where rows share sets of a cache
+    ROWS_BYTES = 512        # of a row of weights that are packed together, at most,
+    ROWS_PARTS = 4          # and parts of a row, at least, that threads pack
+    ROWS_TOGETHER = 8       # co whose rows are
 
 
 ctypedef struct WeightPanels:
     MicroPanels ci
     int64_t channels     # co of a block: those of a panel of the SumOrder
     int64_t ready        # micro-panels, the first ones, that are read where they lie, and not packed
+    int64_t together     # micro-panels that are packed together
 
 
 cdef int64_t even_channels(int64_t cout, int64_t max_channels) noexcept nogil:
@@ -61,15 +65,34 @@ cdef int64_t packed_panels(const WeightPanels *panels) noexcept nogil:
     return panels.ci.count - panels.ready
 
 
+cdef bint inputs_in_rows(const ConvProblem *problem, bint vnni) noexcept nogil:
+    """Say whether the weights of a tap's ci lie side by side, as they are packed."""
+    cdef const SampleGeometry *sample = &problem.sample
+    return not vnni and sample.folded == 1 and sample.dtype == sample.compute \
+        and problem.view[CONV_WEIGHT].channel == sample.item
+
+
+cdef int64_t panels_together(const ConvProblem *problem, const WeightPanels *panels) noexcept nogil:
+    """Return how many micro-panels one unit packs: several narrow ones whose rows lie side by side, far from the next
+    co's, since the part of a row that one of them takes would be fetched with its neighbours, and lost again."""
+    if not inputs_in_rows(problem, panels.ci.vnni):
+        return 1
+    return max(<int64_t>1, min(packed_panels(panels) // ROWS_PARTS,
+                               ROWS_BYTES // (panels.ci.columns * problem.sample.item)))
+
+
 cdef int64_t weight_prepares(const SampleGeometry *sample, const WeightPanels *panels) noexcept nogil:
-    """Count the units that pack_weight_panel packs."""
-    return sample.groups * packed_panels(panels) * ceil_div(sample.cout, panels.channels)
+    """Count the units that pack_weight_panels packs."""
+    return sample.groups * ceil_div(packed_panels(panels), panels.together) * ceil_div(sample.cout, panels.channels)
 
 
-cdef void book_weights(const SampleGeometry *sample, const WeightPanels *panels, int shared_name, int local_name,
+cdef void book_weights(const ConvProblem *problem, WeightPanels *panels, int shared_name, int local_name,
                        Blocking *blocking) noexcept nogil:
-    """Make room for all packed weights, and for what packing one micro-panel stages."""
+    """Make room for all packed weights, and for what packing one micro-panel stages; decide how many are packed
+    together."""
+    cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t count
+    panels.together = panels_together(problem, panels)
     if mul_overflows(sample.groups * sample.cout * sample.taps, packed_panels(panels) * panels.ci.columns, &count):
         blocking.shared.too_large = True
         return
@@ -161,24 +184,41 @@ cdef WeightUnit weight_unit(const ConvProblem *problem, int64_t number, int64_t 
     return unit
 
 
+cdef void copy_rows_of_panels(const ConvProblem *problem, const char *source, int64_t channels, int64_t count,
+                              int64_t columns, char *to, int64_t to_panel) noexcept nogil:
+    """Pack the weights of `count` co, whose ci lie side by side, as [packed tap][co][columns], micro-panels of them
+    `to_panel` bytes apart: some rows of all, then the next ones."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
+    cdef int64_t row = columns * sample.item, tap, co, ci
+    cdef const char *weights
+    cdef char *there
+    for tap in range(sample.taps):
+        weights = source + tap_offset(sample, w, tap)
+        there = to + packed_tap(sample, tap) * count * row
+        co = 0
+        while co < count:
+            ci = 0
+            while ci < channels:
+                kernels.pad_rows(weights + co * w.n + ci * sample.item, w.n,
+                                 there + co * row + ci // columns * to_panel, row,
+                                 min(<int64_t>ROWS_TOGETHER, count - co), 0, min(columns, channels - ci) * sample.item,
+                                 row)
+                ci += columns
+            co += ROWS_TOGETHER
+
+
 cdef bint stage_rows(const ConvProblem *problem, const char *source, int64_t channels, int64_t count, int64_t columns,
                      char *to) noexcept nogil:
-    """Load the weights of `count` co as [packed tap][co][columns], where these, the ci or the taps lie side by side;
-    return whether they do."""
+    """Load the weights of `count` co as [packed tap][co][columns], where these or the taps lie side by side; return
+    whether they do."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef TransposeKernel transpose = transpose_to_compute(sample)
     cdef int64_t row = columns * sample.item, tap, co
     cdef int64_t place[STAGED_TAPS]
     cdef bint of_taps = sample.dtype == sample.compute and 1 < sample.taps <= STAGED_TAPS and taps_in_line(sample, w)
-    if sample.folded > 1:
-        return False
-    if w.channel == sample.item and sample.dtype == sample.compute:
-        for tap in range(sample.taps):
-            kernels.pad_rows(source + tap_offset(sample, w, tap), w.n, to + packed_tap(sample, tap) * count * row, row,
-                             count, 0, channels * sample.item, row)
-        return True
-    if not of_taps and w.n != itemsize_of(sample.dtype):
+    if sample.folded > 1 or not (of_taps or w.n == itemsize_of(sample.dtype)):
         return False
     if channels < columns:
         memset(to, 0, sample.taps * count * row)
@@ -256,14 +296,12 @@ cdef bint stage_pairs(const ConvProblem *problem, const char *source, int64_t ch
     return True
 
 
-cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *panels, int64_t number, char *packed,
-                            char *scratch) noexcept nogil:
-    """Pack one micro-panel of one block of co, under all taps. inf and NaN become tiny; return whether there were any.
-    scratch: 2 * STAGED_TAPS rows of a micro-panel."""
+cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *panels, int64_t group, int64_t panel,
+                            int64_t co_from, char *packed, char *scratch) noexcept nogil:
+    """Pack one micro-panel of the block of co from one on, under all taps. inf and NaN become tiny; return whether
+    there were any. scratch: 2 * STAGED_TAPS rows of a micro-panel."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
-    cdef WeightUnit unit = weight_unit(problem, number, packed_panels(panels), ceil_div(sample.cout, panels.channels))
-    cdef int64_t panel = unit.panel + panels.ready, group = unit.group, co_from = unit.block * panels.channels
     cdef int64_t item = sample.item, columns = panels.ci.columns, count = min(panels.channels, sample.cout - co_from)
     cdef int64_t channels = min(columns, sample.cin - panel * columns), tap = 0, taps, co, i
     cdef int64_t steps = ceil_div(count, 2) if panels.ci.vnni else count
@@ -298,4 +336,28 @@ cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *pane
                 else:
                     memcpy(to + (place[i] + co) * columns * item, scratch + i * columns * item, columns * item)
         tap += STAGED_TAPS
+    return nonfinite
+
+
+cdef bint pack_weight_panels(const ConvProblem *problem, const WeightPanels *panels, int64_t number, char *packed,
+                             char *scratch) noexcept nogil:
+    """Pack a unit, the micro-panels of one block of co that are packed together, as pack_weight_panel does; return
+    whether there was inf or NaN."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_WEIGHT]
+    cdef WeightUnit unit = weight_unit(problem, number, ceil_div(packed_panels(panels), panels.together),
+                                       ceil_div(sample.cout, panels.channels))
+    cdef int64_t panel = panels.ready + unit.panel * panels.together, co_from = unit.block * panels.channels
+    cdef int64_t columns = panels.ci.columns, count = min(panels.channels, sample.cout - co_from), p
+    cdef int64_t many = min(panels.together, panels.ci.count - panel)
+    cdef bint nonfinite = False
+    if not inputs_in_rows(problem, panels.ci.vnni):
+        return pack_weight_panel(problem, panels, unit.group, panel, co_from, packed, scratch)
+    copy_rows_of_panels(problem, w.data + unit.group * w.group + co_from * w.n + panel * columns * w.channel,
+                        min(many * columns, sample.cin - panel * columns), count, columns,
+                        weight_panel(sample, panels, packed, unit.group, panel, co_from),
+                        sample.cout * sample.taps * columns * sample.item)
+    for p in range(panel, panel + many):
+        nonfinite |= replace_nonfinite_values(sample, weight_panel(sample, panels, packed, unit.group, p, co_from),
+                                              sample.taps * count * columns)
     return nonfinite
