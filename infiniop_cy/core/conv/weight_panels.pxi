@@ -73,8 +73,9 @@ cdef bint inputs_in_rows(const ConvProblem *problem, bint vnni) noexcept nogil:
 
 
 cdef int64_t panels_together(const ConvProblem *problem, const WeightPanels *panels) noexcept nogil:
-    """Return how many micro-panels one unit packs: several narrow ones whose rows lie side by side, far from the next
-    co's, since the part of a row that one of them takes would be fetched with its neighbours, and lost again."""
+    """Return how many micro-panels one unit packs: several narrow ones where their parts of a row lie side by side,
+    since one part would be fetched with its neighbours, and these lost again; not so many that threads find no
+    units."""
     if not inputs_in_rows(problem, panels.ci.vnni):
         return 1
     return max(<int64_t>1, min(packed_panels(panels) // ROWS_PARTS,
