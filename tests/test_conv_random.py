@@ -141,6 +141,20 @@ def test_bits_do_not_depend_on_the_layout(check, dtype):
     check_seeds(check, dtype, range(60))
 
 
+# Blocks of more positions than lines may have; and more taps than rows of a task of grad_weight, of which it has one or
+# two channels, or which are outer products.
+LONG_KERNELS = (ConvCase("large-block", 2, 1, 5, 3, (15, 63, 15), (7, 7, 7), (2, 2, 4)),
+                ConvCase("one-channel", 1, 1, 6, 20, (32, 42), (26, 23)),
+                ConvCase("outer", 1, 1, 5, 24, (29, 30), (29, 29)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", LONG_KERNELS, ids=str)
+def test_long_kernels(case, dtype):
+    for check in (check_exact, check_threads, check_channels_last):
+        check(case, dtype, np.random.default_rng(0), check.__name__)
+
+
 def test_zeros_of_underflow_do_not_depend_on_the_layout():
     """Geometries whose odd rows once had -0 or 0 by what lay behind them."""
     check_seeds(check_layout, "bfloat16", (40229, 41081, 42741, 43141, 43717, 43789, 43925, 43941))

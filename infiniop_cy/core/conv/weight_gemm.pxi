@@ -2,7 +2,8 @@
 # halo, once for all taps; a tap is an offset into that block. Rows are scalars read where they lie: interleaved, so
 # that memory is read in lines whatever the stride; or pairs of bfloat16 (weight_pairs.pxi).
 cdef enum:
-    WEIGHT_POSITIONS = 8192          # of a channel and sample in a packed block, at most
+    WEIGHT_POSITIONS = 16384         # of a channel and sample in a packed block, at most,
+    WEIGHT_LARGE_POSITIONS = 8192    # and of several samples, or of lines
     WEIGHT_BLOCK_ELEMENTS = 1 << 18  # of all its channels
     LINE_VECTORS = 5                 # of channels, with which lines are kept where vectors are wide
 
@@ -11,7 +12,7 @@ cdef bint weight_gemm_block(const SampleGeometry *sample, const SumOrder *order,
                             InputBlock *block) noexcept nogil:
     """Lay out the input's block under a tile of one sample; return False where it is too large. vnni: whether by pairs
     of bfloat16."""
-    vnni[0] = bfloat16_dot2(sample) and fill_input_block(sample, order.tile, 1, False, 1, 2 * WEIGHT_POSITIONS, block)
+    vnni[0] = bfloat16_dot2(sample) and fill_input_block(sample, order.tile, 1, False, 1, WEIGHT_POSITIONS, block)
     return vnni[0] or fill_input_block(sample, order.tile, 1, True, 1, WEIGHT_POSITIONS, block)
 
 
@@ -26,6 +27,17 @@ cdef int64_t line_pitch(const ConvProblem *problem, bint pairs, int64_t channels
     if problem.view[CONV_INPUT].channel != itemsize_of(problem.sample.dtype) or problem.sample.cin < least:
         return 0
     return round_up(channels, CONV_ALIGN_ELEMENTS) | CONV_ALIGN_ELEMENTS
+
+
+cdef int64_t scalar_pitch(const ConvProblem *problem, const SumOrder *order, int64_t channels) noexcept nogil:
+    """Return the elements from position to position of lines of so many channels; or 0 where planes are packed. Lines
+    of the one or two channels that a task with many taps may take would be nearly empty, and many of any length are too
+    large for the cache."""
+    cdef InputBlock block
+    if channels < problem.sample.lanes // 2 \
+            or not fill_input_block(&problem.sample, order.tile, 1, True, 1, WEIGHT_LARGE_POSITIONS, &block):
+        return 0
+    return line_pitch(problem, False, channels)
 
 
 cdef bint accepts_weight_gemm(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -52,19 +64,19 @@ cdef void block_weight_gemm(const ConvProblem *problem, const SumOrder *order, i
     cdef bint vnni
     weight_gemm_block(sample, order, &vnni, &block)
     if vnni and sample.taps > 1 and pair_pitch(problem, order, 1):
-        fill_input_block(sample, order.tile, 1, True, 1, WEIGHT_POSITIONS, &block)
+        fill_input_block(sample, order.tile, 1, True, 1, WEIGHT_LARGE_POSITIONS, &block)
     positions = class_count(&block) * block.plane
     block_weight_tiles(problem, order, vnni, taps_meet_padding(sample),
                        sample.taps * max(<int64_t>1, WEIGHT_BLOCK_ELEMENTS // positions),
-                       max(<int64_t>1, WEIGHT_POSITIONS // positions), threads, own, blocking)
+                       max(<int64_t>1, WEIGHT_LARGE_POSITIONS // positions), threads, own, blocking)
     positions *= own.tiling.samples
-    if (pair_pitch(problem, order, 1) if vnni else line_pitch(problem, False, 1)):
+    if (pair_pitch(problem, order, 1) if vnni else scalar_pitch(problem, order, sample.cin)):
         join_groups(problem, threads, own)
     channels = own.together * (own.rows // sample.taps + 2)
     if vnni:
         elements = PAIR_MARGIN + positions * max(channels, 2 * pair_pitch(problem, order, channels))
     else:
-        elements = positions * max(channels, line_pitch(problem, False, channels))
+        elements = positions * max(channels, scalar_pitch(problem, order, channels))
     book_weight_tiles(sample, own, positions, elements, 2 if vnni else sample.item, blocking)
 
 
@@ -135,7 +147,7 @@ cdef bint pack_input_block(const ConvRun *run, WeightTile *t, const Box *tile, B
     if input_lies_ready(run.problem):
         lead_through_input(run, t, tile, steps)
         return False
-    pitch = line_pitch(run.problem, False, t.groups * t.cis)
+    pitch = scalar_pitch(run.problem, run.order, t.groups * t.cis)
     if pitch:
         pack_input_lines(run, t, tile, pitch, steps)
         return False

@@ -160,8 +160,8 @@ cdef int64_t pack_pair_planes(const ConvRun *run, WeightTile *t, const PairTile 
 cdef int64_t pair_pitch(const ConvProblem *problem, const SumOrder *order, int64_t channels) noexcept nogil:
     """Return the pairs from pixel to pixel of lines of so many channels; or 0 where planes are packed."""
     cdef InputBlock block
-    if problem.sample.taps > 1 and not fill_input_block(&problem.sample, order.tile, 1, True, 1, WEIGHT_POSITIONS,
-                                                        &block):
+    if problem.sample.taps > 1 and not fill_input_block(&problem.sample, order.tile, 1, True, 1,
+                                                        WEIGHT_LARGE_POSITIONS, &block):
         return 0
     return line_pitch(problem, True, channels)
 
