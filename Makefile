@@ -26,12 +26,17 @@ SETTINGS := $(foreach name,CC CXX CPPFLAGS CFLAGS CXXFLAGS LDFLAGS INFINIOP_CY_O
 help:  ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile
 
+# Tests that start programs, which take as long as the tests on the CPU would otherwise outlast those on the GPU.
+PROGRAMS := $(addprefix tests/,bridges test_benchmarks.py test_distributed.py test_examples.py test_fuzz.py test_packaging.py)
+
 test: $(VENV)/test.stamp  ## build, then run the tests, on the CPU and on an emulated GPU; ARGS='...' goes to one pytest
 ifeq ($(ARGS),)
 	@# Side by side; threads that wait must not keep the other's core.
 	@export OMP_WAIT_POLICY=passive; \
-	$(RUN) -m pytest --device emulated > $(VENV)/test-gpu.log 2>&1 & \
-	$(RUN) -m pytest; cpu=$$?; wait $$!; gpu=$$?; cat $(VENV)/test-gpu.log; exit $$((cpu || gpu))
+	{ $(RUN) -m pytest --device emulated; gpu=$$?; $(RUN) -m pytest $(PROGRAMS) && exit $$gpu; } \
+		> $(VENV)/test-beside.log 2>&1 & \
+	$(RUN) -m pytest $(PROGRAMS:%=--ignore=%); cpu=$$?; wait $$!; beside=$$?; \
+	cat $(VENV)/test-beside.log; exit $$((cpu || beside))
 else
 	$(RUN) -m pytest $(ARGS)
 endif

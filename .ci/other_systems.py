@@ -86,7 +86,8 @@ def build(target, folder):
     windows = "windows" in target
     headers(folder / "include", windows)
     compiler = " ".join([*zig, "c++", "-target", target, f"-I{folder}/include"])
-    links = ["-undefined", "dynamic_lookup"]
+    # zig would compile a libc++ to link with, in minutes; on macOS that of the system is found when the module is loaded.
+    links = ["-nostdlib++", "-undefined", "dynamic_lookup"]
     if windows:
         import_library(zig, folder)
         links = [f"-L{folder}", "-lpython3"]

@@ -13,10 +13,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import NamedTuple
 
 CHECKOUT = pathlib.Path(__file__).parents[2]
 SCHEDULES = ("forward", "reverse", "random")
+WORKERS = 2
 
 SPACES, ARRAYS = "infiniop_cy/backends/cuda_spaces.py", "infiniop_cy/backends/cuda_arrays.py"
 
@@ -101,7 +104,8 @@ def noticed(mutation, copy):
                 [sys.executable, "-m", "pytest", "-x", "-q", "--device", "emulated", "-p", "no:cacheprovider",
                  *mutation.tests],
                 cwd=copy, capture_output=True, text=True, check=False,
-                env={**os.environ, "PYTHONPATH": str(copy), "EMULATION_SCHEDULE": schedule})
+                env={**os.environ, "PYTHONPATH": str(copy), "EMULATION_SCHEDULE": schedule,
+                     "OMP_WAIT_POLICY": "passive"})
             assert ran.returncode <= 1 or ran.returncode < 0, ran.stdout + ran.stderr  # failed or crashed, not unusable
             if ran.returncode:
                 return schedule
@@ -110,19 +114,32 @@ def noticed(mutation, copy):
         target.write_text(original)
 
 
+def copy_of_library(folder):
+    """Where one mutation at a time is made, and tested."""
+    folder.mkdir()
+    for name in ("infiniop_cy", "cuda", "tests", "pyproject.toml"):
+        source = CHECKOUT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+    if (CHECKOUT / "build/emulation").is_dir():
+        shutil.copytree(CHECKOUT / "build/emulation", folder / "build/emulation")
+    return folder
+
+
 def main(wanted=""):
+    chosen = [mutation for mutation in mutations() if wanted in str(mutation)]
     unnoticed = []
-    with tempfile.TemporaryDirectory() as scratch:
-        copy = pathlib.Path(scratch) / "copy"
-        copy.mkdir()
-        for name in ("infiniop_cy", "cuda", "tests", "pyproject.toml"):
-            source = CHECKOUT / name
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, copy / name)
-        if (CHECKOUT / "build/emulation").is_dir():
-            shutil.copytree(CHECKOUT / "build/emulation", copy / "build/emulation")
-        chosen = [mutation for mutation in mutations() if wanted in str(mutation)]
-        for mutation in chosen:
-            schedule = noticed(mutation, copy)
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(WORKERS) as pool:
+        copies = SimpleQueue()  # those that no worker is using
+        for worker in range(WORKERS):
+            copies.put(copy_of_library(pathlib.Path(scratch, f"copy{worker}")))
+
+        def schedule_of(mutation):
+            copy = copies.get()
+            try:
+                return noticed(mutation, copy)
+            finally:
+                copies.put(copy)
+        for mutation, schedule in zip(chosen, pool.map(schedule_of, chosen)):
             print(f"{mutation}: {f'noticed ({schedule})' if schedule else 'NOT NOTICED'}", flush=True)
             if not schedule:
                 unnoticed.append(mutation)
