@@ -86,7 +86,7 @@ def build(target, folder):
     windows = "windows" in target
     headers(folder / "include", windows)
     compiler = " ".join([*zig, "c++", "-target", target, f"-I{folder}/include"])
-    # zig would compile a libc++ to link with, in minutes; on macOS that of the system is found when the module is loaded.
+    # zig would compile a libc++ to link with, in minutes; macOS finds the system's when the module is loaded.
     links = ["-nostdlib++", "-undefined", "dynamic_lookup"]
     if windows:
         import_library(zig, folder)
