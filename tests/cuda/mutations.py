@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 CHECKOUT = pathlib.Path(__file__).parents[2]
 SCHEDULES = ("forward", "reverse", "random")
-WORKERS = 2
+WORKERS = 2  # mutations at a time, each in a copy of its own
 
 SPACES, ARRAYS = "infiniop_cy/backends/cuda_spaces.py", "infiniop_cy/backends/cuda_arrays.py"
 

@@ -16,28 +16,28 @@ cdef bint weight_gemm_block(const SampleGeometry *sample, const SumOrder *order,
     return vnni[0] or fill_input_block(sample, order.tile, 1, True, 1, WEIGHT_POSITIONS, block)
 
 
-cdef int64_t line_pitch(const ConvProblem *problem, bint pairs, int64_t channels) noexcept nogil:
-    """Return the elements from position to position of a block that keeps the lines of so many channels that lie side
-    by side, so that they need not be transposed: an odd number of cache lines, since powers of two share cache sets;
-    or 0 where blocks are planes, pixel by pixel. With wide vectors single channels of few lines are transposed in less
-    time than their products take longer by lines, each of whose steps reads another line."""
-    cdef int64_t least = problem.sample.lanes // 2
-    if has_wide_vectors(&problem.sample) and not pairs:
-        least = LINE_VECTORS * problem.sample.lanes
-    if problem.view[CONV_INPUT].channel != itemsize_of(problem.sample.dtype) or problem.sample.cin < least:
+cdef int64_t line_pitch(const ConvProblem *problem, const SumOrder *order, bint pairs,
+                        int64_t channels) noexcept nogil:
+    """Return the elements, or pairs, from position to position of a block that keeps the lines of so many channels that
+    lie side by side, so that they need not be transposed: an odd number of cache lines, since powers of two share cache
+    sets; or 0 where blocks are planes, pixel by pixel. With wide vectors single channels of few lines are transposed in
+    less time than their products take longer by lines, each of whose steps reads another line. Lines of the one or two
+    channels that a task with many taps may take would be nearly empty, and many of any length too large for the
+    cache."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t few = sample.lanes // 2, least = few
+    cdef InputBlock block
+    if not pairs and has_wide_vectors(sample):
+        least = LINE_VECTORS * sample.lanes
+    if problem.view[CONV_INPUT].channel != itemsize_of(sample.dtype) or sample.cin < least:
+        return 0
+    if not pairs and channels < few:
+        return 0
+    # Pairs of one tap are of the tile's pixels alone.
+    if not (pairs and sample.taps == 1) \
+            and not fill_input_block(sample, order.tile, 1, True, 1, WEIGHT_LARGE_POSITIONS, &block):
         return 0
     return round_up(channels, CONV_ALIGN_ELEMENTS) | CONV_ALIGN_ELEMENTS
-
-
-cdef int64_t scalar_pitch(const ConvProblem *problem, const SumOrder *order, int64_t channels) noexcept nogil:
-    """Return the elements from position to position of lines of so many channels; or 0 where planes are packed. Lines
-    of the one or two channels that a task with many taps may take would be nearly empty, and many of any length are too
-    large for the cache."""
-    cdef InputBlock block
-    if channels < problem.sample.lanes // 2 \
-            or not fill_input_block(&problem.sample, order.tile, 1, True, 1, WEIGHT_LARGE_POSITIONS, &block):
-        return 0
-    return line_pitch(problem, False, channels)
 
 
 cdef bint accepts_weight_gemm(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -63,20 +63,20 @@ cdef void block_weight_gemm(const ConvProblem *problem, const SumOrder *order, i
     cdef int64_t positions, channels, elements
     cdef bint vnni
     weight_gemm_block(sample, order, &vnni, &block)
-    if vnni and sample.taps > 1 and pair_pitch(problem, order, 1):
+    if vnni and sample.taps > 1 and line_pitch(problem, order, True, sample.cin):
         fill_input_block(sample, order.tile, 1, True, 1, WEIGHT_LARGE_POSITIONS, &block)
     positions = class_count(&block) * block.plane
     block_weight_tiles(problem, order, vnni, taps_meet_padding(sample),
                        sample.taps * max(<int64_t>1, WEIGHT_BLOCK_ELEMENTS // positions),
                        max(<int64_t>1, WEIGHT_LARGE_POSITIONS // positions), threads, own, blocking)
     positions *= own.tiling.samples
-    if (pair_pitch(problem, order, 1) if vnni else scalar_pitch(problem, order, sample.cin)):
+    if line_pitch(problem, order, vnni, sample.cin):
         join_groups(problem, threads, own)
     channels = own.together * (own.rows // sample.taps + 2)
     if vnni:
-        elements = PAIR_MARGIN + positions * max(channels, 2 * pair_pitch(problem, order, channels))
+        elements = PAIR_MARGIN + positions * max(channels, 2 * line_pitch(problem, order, True, channels))
     else:
-        elements = positions * max(channels, scalar_pitch(problem, order, channels))
+        elements = positions * max(channels, line_pitch(problem, order, False, channels))
     book_weight_tiles(sample, own, positions, elements, 2 if vnni else sample.item, blocking)
 
 
@@ -147,7 +147,7 @@ cdef bint pack_input_block(const ConvRun *run, WeightTile *t, const Box *tile, B
     if input_lies_ready(run.problem):
         lead_through_input(run, t, tile, steps)
         return False
-    pitch = scalar_pitch(run.problem, run.order, t.groups * t.cis)
+    pitch = line_pitch(run.problem, run.order, False, t.groups * t.cis)
     if pitch:
         pack_input_lines(run, t, tile, pitch, steps)
         return False

@@ -157,15 +157,6 @@ cdef int64_t pack_pair_planes(const ConvRun *run, WeightTile *t, const PairTile 
 
 # ---- the input as rows: lines
 
-cdef int64_t pair_pitch(const ConvProblem *problem, const SumOrder *order, int64_t channels) noexcept nogil:
-    """Return the pairs from pixel to pixel of lines of so many channels; or 0 where planes are packed."""
-    cdef InputBlock block
-    if problem.sample.taps > 1 and not fill_input_block(&problem.sample, order.tile, 1, True, 1,
-                                                        WEIGHT_LARGE_POSITIONS, &block):
-        return 0
-    return line_pitch(problem, True, channels)
-
-
 cdef void zip_row(const RowPart *part, int64_t channel, int64_t step, int64_t pixels, int64_t apart, int64_t every,
                   int64_t channels, char *to, int64_t pitch) noexcept nogil:
     """Write the pair of every such pixel of a row with the one `apart` pixels on, as [pair][pitch]; zeros stand for
@@ -234,7 +225,7 @@ cdef int64_t pack_pair_lines(const ConvRun *run, WeightTile *t, const PairTile *
 
 cdef bint pack_pair_rows(const ConvRun *run, WeightTile *t, const Box *tile, BatchReduce *steps) noexcept nogil:
     """Pack the channels that a task's rows read, in lines or in planes; see PackRows."""
-    cdef int64_t pitch = pair_pitch(run.problem, run.order, t.groups * t.cis), numbers
+    cdef int64_t pitch = line_pitch(run.problem, run.order, True, t.groups * t.cis), numbers
     cdef PairTile pairs
     make_pair_tile(run, tile, &pairs)
     if pitch:
