@@ -64,12 +64,17 @@ def parse_device(device, operator):
     return kind, number
 
 
+_AT_HOST = {np.ndarray, type(None)}  # types of most arguments, which need no closer look
+
+
 def _kind_of(value):
     return "cuda" if not isinstance(value, np.ndarray) and is_device_array(value) else "cpu"
 
 
 def backend_for(operator, device, **arrays):
     """The backend that a call runs on: where its arrays lie, unless `device` names one."""
+    if device is None and _AT_HOST.issuperset(map(type, arrays.values())):
+        return cpu
     # A Python number lies nowhere.
     present = {name: _kind_of(value) for name, value in arrays.items() if value is not None and not is_weak(value)}
     if len(set(present.values())) > 1:

@@ -238,6 +238,9 @@ def _integer(value):
 
 def per_axis(operator, name, value, axes):
     """An integer, or one per spatial axis, as a tuple of one per axis."""
+    values = _core.plain_integers(value, axes)
+    if values is not None:
+        return values
     single = _integer(value)
     try:
         values = (single,) * axes if single is not None else tuple(map(_integer, value))
@@ -245,13 +248,13 @@ def per_axis(operator, name, value, axes):
         values = ()
     if len(values) != axes or None in values:
         raise BadParam(f"{operator}: {name} is {value!r}, expected an integer or {axes} of them")
-    return _int64(operator, name, values)
+    return _int64(operator, name, values, values)
 
 
-def _int64(operator, name, values):
-    if any(not -2**63 <= v < 2**63 for v in values):
-        raise BadParam(f"{operator}: {name} is {values!r}, expected 64-bit integers")
-    return values
+def _int64(operator, name, value, integers):
+    if not (-2**63 <= min(integers) and max(integers) < 2**63):
+        raise BadParam(f"{operator}: {name} is {value!r}, expected 64-bit integers")
+    return value
 
 
 def padding_pairs(operator, padding, kernel, stride, dilation):
@@ -266,16 +269,19 @@ def padding_pairs(operator, padding, kernel, stride, dilation):
             raise BadParam(f"{operator}: padding 'same' with stride {stride}, expected stride 1")
         totals = [d * (k - 1) for k, d in zip(kernel, dilation)]
         return tuple((t // 2, t - t // 2) for t in totals)
+    plain = _core.plain_integers(padding, axes)
+    if plain is not None:
+        return tuple([(p, p) for p in plain])
     if _integer(padding) is not None:
         return tuple((p, p) for p in per_axis(operator, "padding", padding, axes))
     try:
-        pairs = [tuple(map(_integer, p)) if hasattr(p, "__len__") else (_integer(p),) * 2 for p in padding]
+        pairs = tuple(tuple(map(_integer, p)) if hasattr(p, "__len__") else (_integer(p),) * 2 for p in padding)
     except TypeError:
-        pairs = []
+        pairs = ()
     if len(pairs) != axes or any(len(p) != 2 or None in p for p in pairs):
         raise BadParam(f"{operator}: padding is {padding!r}, expected an integer, {axes} integers, "
                        f"{axes} (before, after) pairs, 'same' or 'valid'")
-    return tuple(_int64(operator, "padding", p) for p in pairs)
+    return _int64(operator, "padding", pairs, [n for pair in pairs for n in pair])
 
 
 def geometry(operator, weight_shape, stride, padding, dilation, groups):
@@ -354,16 +360,20 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
     return _conv_gradients(grad_output, input, weight, given, output_mask, out, accumulate, device, num_threads)
 
 
+_MASKS = tuple(f"output_mask[{i}]" for i in range(3))
+_OUTS = tuple(f"out[{i}]" for i in range(3))
+
+
 def _conv_gradients(grad_output, input, weight, given, output_mask, out, accumulate, device, num_threads):
     for name, value in (("grad_output", grad_output), ("input", input), ("weight", weight)):
         if value is None:
             raise NullPointer(f"conv_backward: {name} is None")
     accumulate = _flag("conv_backward", "accumulate", accumulate, _OUT_HINT)
-    mask = tuple(_flag("conv_backward", f"output_mask[{i}]", m)
-                 for i, m in enumerate(_three("output_mask", output_mask, "flags")))
+    mask = tuple([_flag("conv_backward", name, flag)
+                  for name, flag in zip(_MASKS, _three("output_mask", output_mask, "flags"))])
     outs = (None,) * 3 if out is None else tuple(_three("out", out, "arrays or None"))
     backend = devices.backend_for("conv_backward", device, grad_output=grad_output, input=input, weight=weight,
-                                  **{f"out[{i}]": o for i, o in enumerate(outs)})
+                                  **dict(zip(_OUTS, outs)))
     try:
         stride, pairs, dilation, groups = geometry(
             "conv_backward", backend.shape_of(weight, "conv_backward", "weight"), **given)

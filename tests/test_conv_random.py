@@ -155,19 +155,34 @@ def test_long_kernels(case, dtype):
         check(case, dtype, np.random.default_rng(0), check.__name__)
 
 
+# Products of one output pixel of few samples, whose rows are read or written past their columns, or not to the last one.
+ONE_PIXEL = (*(ConvCase("one-pixel", batch, groups, cin * groups, 150 * groups, (1, 1), (1, 1))
+               for batch, groups, cin in ((1, 1, 20), (1, 3, 48), (1, 2, 5), (3, 1, 70))),
+             ConvCase("whole-image", 1, 1, 9, 13, (3, 5), (3, 5)), ConvCase("whole-image", 5, 2, 6, 70, (4,), (4,)))
+
+
+@each_dtype
+@pytest.mark.parametrize("case", ONE_PIXEL, ids=str)
+def test_one_pixel(case, dtype):
+    for check in (check_exact, check_threads, check_layout, check_channels_last):
+        check(case, dtype, np.random.default_rng(0), check.__name__)
+
+
 def test_zeros_of_underflow_do_not_depend_on_the_layout():
     """Geometries whose odd rows once had -0 or 0 by what lay behind them."""
     check_seeds(check_layout, "bfloat16", (40229, 41081, 42741, 43141, 43717, 43789, 43925, 43941))
 
 
-def test_padding_that_is_left_out_shows_in_no_zero():
-    """Products that underflow, some to -0; and an inf that meets padding, so that its tile is multiplied as a whole:
-    alone or beside other samples, the gradients of the weights have the same zeros."""
-    case = ConvCase("left-out", 6, 1, 40, 24, (5, 5), (3, 3), 1, 1)
+@pytest.mark.parametrize("case", [ConvCase("left-out", 6, 1, 40, 24, (5, 5), (3, 3), 1, 1),
+                                  ConvCase("one-pixel", 6, 1, 40, 150, (1, 1), (1, 1))], ids=str)
+def test_zeros_of_underflow_do_not_depend_on_the_batch(case):
+    """Products that underflow, some to -0, and zeros after them; and an inf that meets padding, so that its tile is
+    multiplied as a whole: alone or beside other samples, the gradients of the weights have the same zeros."""
     data = make_case(case, "float32", np.random.default_rng(0), integers=False)
     for array in data[:2]:
         array *= 2.0 ** -76
-    data.grad_output[3, 0, 2, 2] = np.inf
+    data.grad_output[3:, ::2] = 0
+    data.grad_output[3, 0, case.size[0] // 2, case.size[1] // 2] = np.inf
 
     def in_pieces(mask, edges):
         outs = masked(blanks(case, "float32"), mask)

@@ -7,20 +7,20 @@
 namespace INFINIOP_ISA {
 namespace {
 
-// Sums to the first columns of rows; as sums that are added to 0, which has no -0. What is written is found out once
-// for all rows: those of few steps take little longer to multiply.
+// Sums to the first columns of rows; as sums that are added to 0, which has no -0, but by GEMM_PUT_CHAIN. What is
+// written is found out once for all rows: those of few steps take little longer to multiply.
 template <bool biased, class V, int rows, int vectors>
-INFINIOP_INLINE void put_rows(V (&sum)[rows][vectors], const BatchReduce &steps, scalar<V> *c, int64_t c_row,
-                              bool past) {
+INFINIOP_INLINE void put_rows(V (&sum)[rows][vectors], const BatchReduce &steps, scalar<V> *c, int64_t c_row, int end) {
     constexpr int count = lanes<V>::count;
     const int64_t columns = steps.columns;
-    const bool whole = columns >= vectors * count;
+    const bool whole = columns >= vectors * count, past = end == GEMM_PUT_PAST;
+    const V zero = splat<V>(end == GEMM_PUT_CHAIN ? scalar<V>(-0.0) : scalar<V>(0));
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
         for (int j = 0; j < vectors; j++) {
             scalar<V> *to = c + i * c_row + j * count;
-            V value = V{} + sum[i][j];
+            V value = zero + sum[i][j];
             if (biased) value = value + load<V>((const scalar<V> *)steps.bias + j * count);
             if (whole && past) stream(to, value);
             else if (whole || columns >= (j + 1) * count) store(to, value);
@@ -97,8 +97,7 @@ void gemm(const BatchReduce *steps, const void *a_, const int64_t *indirection, 
     for (int i = 0; i < rows; i++) at[i] = indirection[i];
     add_steps<false, V>(steps, (const S *)a_, at, (const S *)b_, sum);
     if (end >= GEMM_PUT)
-        return steps->bias ? put_rows<true>(sum, *steps, c, c_row, end == GEMM_PUT_PAST)
-                           : put_rows<false>(sum, *steps, c, c_row, end == GEMM_PUT_PAST);
+        return steps->bias ? put_rows<true>(sum, *steps, c, c_row, end) : put_rows<false>(sum, *steps, c, c_row, end);
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
@@ -120,19 +119,22 @@ template <class V> constexpr RegisterTiles register_tiles() {
         4,
         {{}, register_tile<V, 8, 1>(), register_tile<V, 8, 2>(), register_tile<V, 8, 3>(), register_tile<V, 6, 4>()},
         register_tile<V, 4, 6>(),
-        register_tile<V, 1, 8>()};
+        register_tile<V, 1, 8>(),
+        {{}, register_tile<V, 1, 1>(), register_tile<V, 1, 2>(), register_tile<V, 1, 3>(), register_tile<V, 1, 4>()}};
 #elif defined(__AVX2__)
     return {lanes<V>::count,
             2,
             {{}, register_tile<V, 8, 1>(), register_tile<V, 6, 2>()},
             register_tile<V, 4, 3>(),
-            register_tile<V, 1, 8>()};
+            register_tile<V, 1, 8>(),
+            {{}, register_tile<V, 1, 1>(), register_tile<V, 1, 2>()}};
 #else
     return {lanes<V>::count,
             2,
             {{}, register_tile<V, 4, 1>(), register_tile<V, 4, 2>()},
             register_tile<V, 4, 2>(),
-            register_tile<V, 1, 8>()};
+            register_tile<V, 1, 8>(),
+            {{}, register_tile<V, 1, 1>(), register_tile<V, 1, 2>()}};
 #endif
 }
 
@@ -232,8 +234,8 @@ void sum_channels(const char *from, int64_t pixel, int64_t row, int64_t rows, in
                 for (int i = 0; i < 16; i++, at += pixel) part[i] += widen_vector((const T *)at);
             for (; x < n; x++, at += pixel) part[x % 16] += widen_some((const T *)at, 0, channels - c);
         }
-        for (int width = 8; width; width /= 2)
-            for (int j = 0; j < width; j++) part[j] += part[j + width];
+        for (int width = 8; width; width /= 2)  // parts that no pixel reaches are 0, and no part is -0
+            for (int j = 0; j < width && j + width < n; j++) part[j] += part[j + width];
         for (int j = 0; j < count && c + j < channels; j++) sums[c + j] = part[0][j];
     }
 }

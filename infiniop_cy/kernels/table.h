@@ -75,8 +75,9 @@ struct BatchReduce {
 // c[r][j] += sum over the steps of a[indirection[r]] * b[j], for the rows and whole vectors of columns of a register
 // tile; the indirection buffer counts elements. The sum runs in the order of the steps: from zero, then added to c; or
 // starting from c (GEMM_CHAIN), which makes the bits independent of where the steps are cut. GEMM_PUT: as if c were
-// zeros, c being of the storage type; GEMM_PUT_PAST: the same, past the caches, where rows of c are whole cache lines.
-enum { GEMM_ADD = 0, GEMM_CHAIN = 1, GEMM_PUT = 2, GEMM_PUT_PAST = 3 };
+// zeros, c being of the storage type; GEMM_PUT_PAST: the same, past the caches, where rows of c are whole cache lines;
+// GEMM_PUT_CHAIN: what GEMM_CHAIN would make of zeros, a sum of -0 included.
+enum { GEMM_ADD = 0, GEMM_CHAIN = 1, GEMM_PUT = 2, GEMM_PUT_PAST = 3, GEMM_PUT_CHAIN = 4 };
 typedef void (*GemmKernel)(const struct BatchReduce *, const void *a, const int64_t *indirection, const void *b,
                            void *c, int64_t c_row, int end);
 
@@ -93,6 +94,7 @@ struct RegisterTiles {
     int max_vectors;                                  // of the widest of:
     struct RegisterTile many_rows[GEMM_VECTORS + 1];  // by the number of vectors
     struct RegisterTile few_rows, one_row;            // by more vectors
+    struct RegisterTile row[GEMM_VECTORS + 1];        // one, by the number of vectors
 };
 
 // VNNI packing of bfloat16 by pairs. Null without AVX-512.

@@ -1,4 +1,4 @@
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, intptr_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, intptr_t
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport getenv, strtol
 from libc.stdio cimport snprintf
@@ -34,7 +34,7 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t b_ahead
         int64_t columns
         const void *bias
-    int GEMM_PUT, GEMM_PUT_PAST
+    int GEMM_PUT, GEMM_PUT_PAST, GEMM_PUT_CHAIN
     ctypedef void (*GemmKernel)(const BatchReduce *, const void *, const int64_t *, const void *, void *, int64_t,
                                 int) noexcept nogil
     ctypedef struct LaneRows:
@@ -108,6 +108,7 @@ cdef extern from "../kernels/table.h" nogil:
         RegisterTile many_rows[5]
         RegisterTile few_rows
         RegisterTile one_row
+        RegisterTile row[5]
     ctypedef struct VnniKernels:
         void (*of_planes)(const char *, const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t,
                           int64_t) noexcept nogil

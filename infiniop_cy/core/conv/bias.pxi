@@ -14,8 +14,9 @@ cdef void start_bias(const ConvProblem *problem, const BiasShare *share) noexcep
     """Set the totals to 0, or (accumulating) to what is there."""
     cdef const ConvView *out = &problem.view[CONV_GRAD_BIAS]
     cdef int64_t c
-    for c in range(share.channels):
-        share.totals[c] = load_one(problem, out.data + (share.channel + c) * out.n) if problem.accumulate else 0
+    memset(share.totals, 0, share.channels * sizeof(double))
+    for c in range(share.channels if problem.accumulate else 0):
+        share.totals[c] = load_one(problem, out.data + (share.channel + c) * out.n)
 
 
 cdef BiasShare bias_share(const ConvRun *run, int64_t channel, int64_t channels, int64_t part, int64_t parts,
@@ -88,11 +89,20 @@ cdef void add_sample_bias(const ConvRun *run, int64_t n, const BiasShare *share)
 
 
 cdef void save_bias(const ConvProblem *problem, const BiasShare *share) noexcept nogil:
-    """Round the totals to storage."""
+    """Round the totals to the compute type, then to storage."""
     cdef const ConvView *out = &problem.view[CONV_GRAD_BIAS]
-    cdef int64_t c
-    for c in range(share.channels):
-        save_one(problem, share.totals[c], out.data + (share.channel + c) * out.n)
+    cdef char *at = out.data + share.channel * out.n
+    cdef float single[BIAS_CHANNELS]
+    cdef int64_t first = 0, count, c
+    if problem.sample.compute == DTYPE_F64:
+        problem.save(<char *>share.totals, sizeof(double), at, out.n, share.channels)
+        return
+    while first < share.channels:
+        count = min(<int64_t>BIAS_CHANNELS, share.channels - first)
+        for c in range(count):
+            single[c] = <float>share.totals[first + c]
+        problem.save(<char *>single, sizeof(float), at + first * out.n, out.n, count)
+        first += BIAS_CHANNELS
 
 
 # ---- alone: an algorithm whose tasks are channels

@@ -271,17 +271,16 @@ cdef char *chunk_weights(const ConvProblem *problem, const Col2imTask *t, const 
 
 
 cdef bint weights_in_place(const ConvProblem *problem, const Col2imTask *t, const Chunk *chunk,
-                           int64_t rows) noexcept nogil:
-    """Say whether a chunk of the weights is read where it lies: for few rows, where register tiles read nothing
-    else. The bits are the same."""
+                           int64_t rows, int64_t last) noexcept nogil:
+    """Say whether a chunk of the weights is read where it lies, for output channels up to a last one of all groups':
+    for few rows, where register tiles read nothing else, or what they read past the chunk is of the next output
+    channel. The bits are the same."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
-    cdef LineRuns runs
-    if sample.dtype != sample.compute or rows > kernels.gemm[sample.compute].many_rows[1].rows \
-            or columns_read(sample, rows, chunk.columns) > chunk.columns or w.n % sample.item:
-        return False
-    runs = line_runs(&t.columns, chunk, w.channel, w.space)
-    return runs.step == sample.item and lines_of_run(&t.columns, &runs, chunk, chunk.line) == chunk.lines
+    cdef int64_t past = (columns_read(sample, rows, chunk.columns) - chunk.columns) * sample.item
+    return rows <= kernels.gemm[sample.compute].many_rows[1].rows \
+        and (past == 0 or (past <= w.n and last + 1 < sample.groups * sample.cout)) \
+        and lies_in_rows(problem, w, &t.columns, chunk)
 
 
 cdef void multiply_weights(const ConvRun *run, Col2imTask *t, const Box *tile, int64_t tile_number, int64_t number,
@@ -298,15 +297,14 @@ cdef void multiply_weights(const ConvRun *run, Col2imTask *t, const Box *tile, i
     repeat_last(t.rows, rows)
     steps.count, steps.a_offset, steps.b_offset, steps.a_step, steps.b_step = 1, &at, &at, 1, pitch
     steps.a_ahead = steps.b_ahead = 0
-    in_place = weights_in_place(run.problem, t, chunk, rows)
-    if in_place:
-        steps.b_step = run.problem.view[CONV_WEIGHT].n // sample.item
     while co < sample.cout:
         count = min(run.order.channels, sample.cout - co)
+        in_place = weights_in_place(run.problem, t, chunk, rows, t.group * sample.cout + co + count - 1)
         pack_outputs(run, t, tile, tile_number, co, count)
-        weights = t.weights
+        weights, steps.b_step = t.weights, pitch
         if in_place:
             weights = chunk_weights(run.problem, t, chunk) + co * run.problem.view[CONV_WEIGHT].n
+            steps.b_step = run.problem.view[CONV_WEIGHT].n // sample.item
         else:
             pack_weights(run, t, number, chunk, co, count)
         steps.depth = count

@@ -190,6 +190,16 @@ cdef int64_t lines_of_run(const TapColumns *columns, const LineRuns *runs, const
     return left if runs.level == 3 else min(left, channel_lines(columns) - line % channel_lines(columns))
 
 
+cdef bint lies_in_rows(const ConvProblem *problem, const ConvView *w, const TapColumns *columns,
+                       const Chunk *chunk) noexcept nogil:
+    """Say whether the chunk's columns of each output channel lie side by side in weights of the compute type."""
+    cdef LineRuns runs
+    if problem.sample.dtype != problem.sample.compute or w.n % problem.sample.item:
+        return False
+    runs = line_runs(columns, chunk, w.channel, w.space)
+    return runs.step == problem.sample.item and lines_of_run(columns, &runs, chunk, chunk.line) == chunk.lines
+
+
 cdef bint has_whole_channels(const ConvProblem *problem, const ConvView *w, const TapColumns *columns,
                              const Chunk *chunk) noexcept nogil:
     """Say whether a chunk of lines of taps has all of its ci, several of both, in weights whose ci lie side by
@@ -250,9 +260,12 @@ cdef const RegisterTile *tile_for(const SampleGeometry *sample, int64_t rows, in
     """Find the register tile for so many rows and columns. All give the same bits."""
     cdef const RegisterTiles *tiles = &kernels.gemm[sample.compute]
     cdef int64_t vectors = ceil_div(columns, sample.lanes)
-    if rows <= tiles.few_rows.rows and vectors > tiles.max_vectors:
+    if vectors > tiles.max_vectors and rows <= tiles.few_rows.rows:
         return &tiles.one_row if rows == 1 else &tiles.few_rows
-    return &tiles.many_rows[min(vectors, <int64_t>tiles.max_vectors)]
+    vectors = min(vectors, <int64_t>tiles.max_vectors)
+    if rows == 1:
+        return &tiles.row[vectors]
+    return &tiles.many_rows[vectors]
 
 
 cdef int64_t columns_read(const SampleGeometry *sample, int64_t rows, int64_t columns) noexcept nogil:
@@ -285,6 +298,29 @@ cdef void multiply_chunk(const SampleGeometry *sample, const BatchReduce *steps,
         multiply(tile, steps, a, indirection, rows, b + j * sample.item, c + j * sample.item, pitch, sample.item,
                  accumulate, &prefetch)
         j += tile.vectors * sample.lanes
+
+
+cdef void put_chunk(const SampleGeometry *sample, BatchReduce *steps, const char *a, const int64_t *indirection,
+                    int64_t rows, const char *b, int64_t columns, char *c, int64_t c_row, bint accumulate,
+                    char *spare) noexcept nogil:
+    """Write what multiply_chunk would make of zeros to c, rows c_row elements apart. spare: MAX_ROWS rows of a chunk for
+    register tiles that have more rows than c."""
+    cdef const RegisterTile *tile
+    cdef int64_t j = 0, i, pitch = chunk_pitch(sample), item = sample.item
+    cdef int end = GEMM_PUT_CHAIN if accumulate else GEMM_PUT
+    steps.bias = NULL
+    while j < columns:
+        tile = tile_for(sample, rows, columns - j)
+        steps.columns = min(columns - j, tile.vectors * sample.lanes)
+        i = 0
+        while i + tile.rows <= rows:
+            tile.kernel(steps, a, indirection + i, b + j * item, c + (i * c_row + j) * item, c_row, end)
+            i += tile.rows
+        if i < rows:
+            tile.kernel(steps, a, indirection + i, b + j * item, spare, pitch, end)
+            kernels.pad_rows(spare, pitch * item, c + (i * c_row + j) * item, c_row * item, rows - i, 0,
+                             steps.columns * item, steps.columns * item)
+        j += steps.columns
 
 
 cdef void zero_columns(const SampleGeometry *sample, int64_t first, int64_t last, int64_t rows,

@@ -195,17 +195,20 @@ cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chun
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvProblem *problem = run.problem
     cdef const WeightOuter *own = <const WeightOuter *>run.blocking.own
+    cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
     cdef int64_t first = t.group * sample.cout + t.co_from + co, tile_number = 0, i, at = 0
     cdef bint one_tile = problem.batch <= own.tiling.samples \
         and order_holds_image(sample, run.order), keep = one_tile and t.cos <= OUTER_COS
+    cdef bint puts = one_tile and problem.batch * sample.pixels_out > 0 and not problem.accumulate
+    cdef bint in_place = puts and lies_in_rows(problem, w, &t.columns, chunk)
     cdef int64_t size[3]
     cdef BatchReduce steps
     cdef Box tile
     output_size(sample, size)
     if problem.accumulate:
-        move_columns(problem, &problem.view[CONV_GRAD_WEIGHT], &t.columns, chunk, first, count, t.sums, True)
+        move_columns(problem, w, &t.columns, chunk, first, count, t.sums, True)
         zero_columns(sample, chunk.columns, columns_read(sample, count, chunk.columns), count, t.sums)
-    else:
+    elif not puts:
         zero_columns(sample, 0, columns_read(sample, count, chunk.columns), count, t.sums)
     steps.count, steps.a_offset, steps.b_offset = 1, &at, &at
     steps.a_ahead = steps.b_ahead = 0
@@ -220,11 +223,21 @@ cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chun
                           False, t.staging, t.place)
             t.packed_output = tile_number
         steps.depth = box_positions(&tile)
-        multiply_chunk(sample, &steps, t.output, t.rows, count, t.input, chunk.columns, t.sums, run.order.accumulate)
+        if in_place:
+            put_chunk(sample, &steps, t.output, t.rows, count, t.input, chunk.columns,
+                      w.data + first * w.n + line_offset(&t.columns, w, chunk, chunk.line), w.n // sample.item,
+                      run.order.accumulate, t.sums)
+        elif puts:
+            put_chunk(sample, &steps, t.output, t.rows, count, t.input, chunk.columns, t.sums, chunk_pitch(sample),
+                      run.order.accumulate, t.sums + OUTER_COS * chunk_pitch(sample) * sample.item)
+        else:
+            multiply_chunk(sample, &steps, t.output, t.rows, count, t.input, chunk.columns, t.sums,
+                           run.order.accumulate)
         tile_number += 1
     for i in range(count, count + MAX_ROWS):
         t.rows[i] = i
-    move_columns(problem, &problem.view[CONV_GRAD_WEIGHT], &t.columns, chunk, first, count, t.sums, False)
+    if not in_place:
+        move_columns(problem, w, &t.columns, chunk, first, count, t.sums, False)
 
 
 cdef bint order_holds_image(const SampleGeometry *sample, const SumOrder *order) noexcept nogil:

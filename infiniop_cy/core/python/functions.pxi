@@ -108,6 +108,19 @@ def elementwise(str op, int formula, tuple values, bint promotes, tuple inputs, 
     return out
 
 
+def plain_integers(value, Py_ssize_t axes):
+    """Return a tuple of `axes` integers: of an int that stands for all, or of a tuple of ints; None of anything else,
+    and of one beyond 64 bits."""
+    if type(value) is int:
+        value = (value,) * axes
+    elif type(value) is not tuple or len(value) != axes:
+        return None
+    for number in <tuple>value:
+        if type(number) is not int or not INT64_MIN <= number <= INT64_MAX:
+            return None
+    return value
+
+
 cdef int fill_conv_spec(ConvSpec *spec, tuple stride, tuple padding, tuple dilation, groups, bint accumulate) except -1:
     """Fill a spec. stride and dilation have one integer per spatial axis, padding one (before, after) pair."""
     cdef int d
