@@ -141,11 +141,14 @@ def test_bits_do_not_depend_on_the_layout(check, dtype):
     check_seeds(check, dtype, range(60))
 
 
-# Blocks of more positions than lines may have; and more taps than rows of a task of grad_weight, of which it has one or
-# two channels, or which are outer products.
+# Blocks of more positions than lines may have; more taps than rows of a task of grad_weight, of which it has one or two
+# channels, or which are outer products; and boxes of taps, the last ones smaller, as lines and as planes.
 LONG_KERNELS = (ConvCase("large-block", 2, 1, 5, 3, (15, 63, 15), (7, 7, 7), (2, 2, 4)),
                 ConvCase("one-channel", 1, 1, 6, 20, (32, 42), (26, 23)),
-                ConvCase("outer", 1, 1, 5, 24, (29, 30), (29, 29)))
+                ConvCase("outer", 1, 1, 5, 24, (29, 30), (29, 29)),
+                ConvCase("boxes", 2, 1, 26, 5, (9, 12, 6), (5, 7, 4), (1, 2, 1), (2, 0, 3)),
+                ConvCase("boxes", 1, 2, 166, 6, (20, 11), (9, 10), 1, (8, 0), (2, 1)),
+                ConvCase("boxes", 2, 1, 90, 3, (310,), (74,), 3, 40, 2))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -47,6 +47,7 @@ include "conv/weight_cut.pxi"       # (ci, tap) by co of grad_weight as tasks
 include "conv/weight_pairs.pxi"     # grad_weight's operands as pairs of bfloat16 pixels
 include "conv/weight_tiles.pxi"     # what grad_weight's algorithms with (ci, tap) as rows share
 include "conv/weight_taps.pxi"      # ... tap by tap, without the padding that these meet
+include "conv/weight_boxes.pxi"     # ... box of taps by box of taps
 include "conv/weight_chunks.pxi"    # ... where these are read pixel by pixel, as they lie
 include "conv/in_place.pxi"         # operands of both that are read where they lie
 include "conv/input_by_pixels.pxi"  # grad_input from registers, where channels lie side by side

@@ -16,22 +16,26 @@ cdef bint weight_gemm_block(const SampleGeometry *sample, const SumOrder *order,
     return vnni[0] or fill_input_block(sample, order.tile, 1, True, 1, WEIGHT_POSITIONS, block)
 
 
+cdef bint keeps_lines(const ConvProblem *problem, bint pairs) noexcept nogil:
+    """Say whether blocks keep channels that lie side by side in lines, if they fit. With wide vectors single channels
+    of few lines are transposed in less time than their products take longer by lines, each of whose steps reads another
+    line."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t least = sample.lanes // 2
+    if not pairs and has_wide_vectors(sample):
+        least = LINE_VECTORS * sample.lanes
+    return problem.view[CONV_INPUT].channel == itemsize_of(sample.dtype) and sample.cin >= least
+
+
 cdef int64_t line_pitch(const ConvProblem *problem, const SumOrder *order, bint pairs,
                         int64_t channels) noexcept nogil:
     """Return the elements, or pairs, from position to position of a block that keeps the lines of so many channels that
     lie side by side, so that they need not be transposed: an odd number of cache lines, since powers of two share cache
-    sets; or 0 where blocks are planes, pixel by pixel. With wide vectors single channels of few lines are transposed in
-    less time than their products take longer by lines, each of whose steps reads another line. Lines of the one or two
-    channels that a task with many taps may take would be nearly empty, and many of any length too large for the
-    cache."""
+    sets; or 0 where blocks are planes, pixel by pixel. Lines of the one or two channels that a task with many taps may
+    take would be nearly empty, and many of any length too large for the cache."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef int64_t few = sample.lanes // 2, least = few
     cdef InputBlock block
-    if not pairs and has_wide_vectors(sample):
-        least = LINE_VECTORS * sample.lanes
-    if problem.view[CONV_INPUT].channel != itemsize_of(sample.dtype) or sample.cin < least:
-        return 0
-    if not pairs and channels < few:
+    if not keeps_lines(problem, pairs) or (not pairs and channels < sample.lanes // 2):
         return 0
     # Pairs of one tap are of the tile's pixels alone.
     if not (pairs and sample.taps == 1) \
@@ -56,21 +60,43 @@ cdef bint accepts_weight_gemm(const SampleGeometry *sample, const char **why) no
 
 cdef void block_weight_gemm(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                             Blocking *blocking) noexcept nogil:
+    """Make tasks of boxes of taps where that pays, or of all taps."""
+    cdef WeightGemm *own = <WeightGemm *>blocking.own
+    cdef InputBlock block
+    cdef ConvProblem part
+    cdef Blocking unblocked = blocking[0]
+    cdef bint vnni, by_taps = taps_meet_padding(&problem.sample)
+    weight_gemm_block(&problem.sample, order, &vnni, &block)
+    if cut_tap_boxes(problem, threads, &own.boxes):
+        problem_of_box(problem, &own.boxes, 0, &part)
+        block_taps(&part, order, vnni, by_taps, 1, blocking)
+        # The last boxes, which may be smaller, need no other blocks: they have lines, too, and a task has all rows.
+        if (line_pitch(&part, order, vnni, part.sample.cin) or not keeps_lines(&part, vnni)) \
+                and (own.tiles.rows >= part.sample.cin * part.sample.taps or part.sample.taps == 1):
+            own.boxes.tasks = blocking.tasks
+            blocking.tasks *= own.boxes.count[0] * own.boxes.count[1] * own.boxes.count[2]
+            return
+    blocking[0] = unblocked
+    own.boxes.taps[0] = 0
+    block_taps(problem, order, vnni, by_taps, threads, blocking)
+
+
+cdef void block_taps(const ConvProblem *problem, const SumOrder *order, bint vnni, bint by_taps, int threads,
+                     Blocking *blocking) noexcept nogil:
     """Bound a task's rows and a tile's samples by the size of the packed block."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef WeightTiles *own = <WeightTiles *>blocking.own
     cdef InputBlock block
     cdef int64_t positions, channels, elements
-    cdef bint vnni
-    weight_gemm_block(sample, order, &vnni, &block)
+    fill_input_block(sample, order.tile, 1, not vnni, 1, WEIGHT_POSITIONS, &block)
     if vnni and sample.taps > 1 and line_pitch(problem, order, True, sample.cin):
         fill_input_block(sample, order.tile, 1, True, 1, WEIGHT_LARGE_POSITIONS, &block)
     positions = class_count(&block) * block.plane
-    block_weight_tiles(problem, order, vnni, taps_meet_padding(sample),
+    block_weight_tiles(problem, order, vnni, by_taps,
                        sample.taps * max(<int64_t>1, WEIGHT_BLOCK_ELEMENTS // positions),
                        max(<int64_t>1, WEIGHT_LARGE_POSITIONS // positions), threads, own, blocking)
     positions *= own.tiling.samples
-    if line_pitch(problem, order, vnni, sample.cin):
+    if line_pitch(problem, order, vnni, sample.cin) and not (<WeightGemm *>blocking.own).boxes.taps[0]:
         join_groups(problem, threads, own)
     channels = own.together * (own.rows // sample.taps + 2)
     if vnni:
@@ -166,20 +192,33 @@ cdef bint prepare_weight_gemm(const ConvRun *run, int64_t number, char *scratch)
 
 
 cdef void weight_gemm_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    weight_tiles_task(run, number, scratch, pack_input_block)
+    """Run a task of all taps; or of a box of them, as one of the convolution that has no others."""
+    cdef const WeightGemm *own = <const WeightGemm *>run.blocking.own
+    cdef ConvProblem of_box
+    cdef ConvRun part = run[0]
+    if own.boxes.taps[0] == 0:
+        weight_tiles_task(run, number, scratch, pack_input_block)
+        return
+    problem_of_box(run.problem, &own.boxes, number // own.boxes.tasks, &of_box)
+    part.problem, part.sample = &of_box, &of_box.sample
+    if number >= own.boxes.tasks:  # grad_bias goes along with the first one
+        part.gradients &= ~FOR_GRAD_BIAS
+    if number % own.boxes.tasks < weight_tasks(part.sample, &own.tiles):
+        weight_tiles_task(&part, number % own.boxes.tasks, scratch, pack_input_block)
 
 
 cdef void explain_weight_gemm(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,
                               size_t size) noexcept nogil:
     cdef const WeightTiles *own = <const WeightTiles *>blocking.own
     snprintf(text, size, b"implicit GEMM: taps are offsets into a packed block of the input; tiles of %lld x %lld x "
-             b"%lld x %lld pixels, %lld of %lld rows and %lld of %lld columns a task%s%s%s",
+             b"%lld x %lld pixels, %lld of %lld rows and %lld of %lld columns a task%s%s%s%s",
              <long long>own.tiling.samples, <long long>own.tiling.extent[0], <long long>own.tiling.extent[1],
              <long long>own.tiling.extent[2], <long long>own.rows, <long long>(sample.cin * sample.taps),
              <long long>(own.task_panels * own.co.columns), <long long>(own.co.count * own.co.columns),
              b"; products are added one by one, since images are short" if order.accumulate else b"",
              b"; tile by tile, then joined" if own.parts.bytes else b"",
-             b"; pairs of bfloat16" if own.co.vnni else b"")
+             b"; pairs of bfloat16" if own.co.vnni else b"",
+             b"; all channels of a box of taps" if (<const WeightGemm *>blocking.own).boxes.taps[0] else b"")
 
 
 cdef ConvAlgorithm weight_gemm() noexcept nogil:

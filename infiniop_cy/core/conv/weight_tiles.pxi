@@ -79,6 +79,11 @@ cdef bint taps_lie_apart(const ConvProblem *problem) noexcept nogil:
         and not weights_in_line(sample, w)
 
 
+cdef int64_t weight_tasks(const SampleGeometry *sample, const WeightTiles *own) noexcept nogil:
+    """Count the tasks of one group each."""
+    return sample.groups * ceil_div(own.co.count, own.task_panels) * ceil_div(sample.cin * sample.taps, own.rows)
+
+
 cdef void cut_weight_tiles(const ConvProblem *problem, const SumOrder *order, bint vnni, bint by_taps, int64_t max_rows,
                            int64_t max_samples, int threads, WeightTiles *own) noexcept nogil:
     """Make tasks of at most max_rows rows, and tiles of at most max_samples samples. by_taps: whether to multiply the
@@ -101,8 +106,7 @@ cdef void cut_weight_tiles(const ConvProblem *problem, const SumOrder *order, bi
         unit *= sample.taps
         max_rows -= max_rows % unit
     cut_weight_tasks(sample, &own.co, max_rows, unit, threads, &own.task_panels, &own.rows)
-    own.parts.tasks = sample.groups * ceil_div(own.co.count, own.task_panels) \
-        * ceil_div(sample.cin * sample.taps, own.rows)
+    own.parts.tasks = weight_tasks(sample, own)
     own.together, own.column_pixel = 1, own.co.columns
 
 
