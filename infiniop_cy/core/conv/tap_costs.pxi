@@ -176,8 +176,8 @@ cdef double weight_dot_time(const SampleGeometry *sample, const TapCounts *n) no
 
 cdef double weight_gemm_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
     """Estimate grad_weight:gemm."""
-    cdef double rows = n.cin * sample.taps
-    return rows * n.pixels * ceil_div(sample.cout, sample.lanes) * 0.23 + n.pixels * n.cout * 0.6 + n.packed * 9 \
+    cdef double rows = n.cin * sample.taps, product = 0.16 if bfloat16_dot2(sample) else 0.23
+    return rows * n.pixels * ceil_div(sample.cout, sample.lanes) * product + n.pixels * n.cout * 0.6 + n.packed * 9 \
         + rows * (n.cout * 0.8 / WEIGHT_SAMPLES + n.rows * 0.7 + (3 if n.cout < FEW_OUTPUTS else 0)) + 130
 
 
