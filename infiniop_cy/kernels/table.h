@@ -123,6 +123,8 @@ struct VnniKernels {
                     int64_t pixels, int64_t width);
     // inf and NaN become 2^-100 of their sign; whether there were any.
     int (*replace_nonfinite)(char *values, int64_t n);
+    // pad_every_other of 2-byte elements.
+    PadKernel pad_every_other;
 };
 
 // Numbers as sums of bfloat16, each part the bfloat16 nearest to what the larger parts leave: float32 has three,

@@ -170,9 +170,21 @@ inline int replace_nonfinite(char *values, int64_t n) {
     return found;
 }
 
+inline void pad_every_other_word(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows,
+                                 int64_t before, int64_t bytes, int64_t width) {
+    for (int64_t at = 0; at < width; at += 2 * WORDS) {
+        const __mmask32 all = __mmask32(bits_between(0, (width - at) / 2));
+        const char *source = from + 2 * (at - before);
+        char *there = to + at;
+        for (int64_t r = 0; r < rows; r++, source += from_row, there += to_row)
+            _mm512_mask_storeu_epi16(there, all,
+                                     take_words<2>(source, (before - at) / 2, (before + bytes - at) / 2));
+    }
+}
+
 constexpr void fill_vnni(KernelTable &table) {
-    table.vnni = {zip_rows,        channel_pairs, swap_lines,       {pixel_pairs<false>, pixel_pairs<true>},
-                  transpose_pairs, reverse_rows,  replace_nonfinite};
+    table.vnni = {zip_rows,        channel_pairs, swap_lines,        {pixel_pairs<false>, pixel_pairs<true>},
+                  transpose_pairs, reverse_rows,  replace_nonfinite, pad_every_other_word};
 }
 #else
 constexpr void fill_vnni(KernelTable &) {}

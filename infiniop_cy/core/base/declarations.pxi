@@ -118,6 +118,7 @@ cdef extern from "../kernels/table.h" nogil:
         void (*transpose)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
         void (*reverse)(const char *, int64_t, int64_t, char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
         int (*replace_nonfinite)(char *, int64_t) noexcept nogil
+        PadKernel pad_every_other
     ctypedef struct PartKernels:
         int parts
         int (*of_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t,

@@ -265,11 +265,14 @@ cdef void transpose_staged(const ConvProblem *problem, const PixelRows *all_rows
     """Put pixels side by side as transpose_pixels does, by way of a stage that holds as many rows as fit, channel by
     channel: so memory is read in its order."""
     cdef ConvertKernel load = kernels.convert[DTYPE_BF16][DTYPE_BF16] if vnni else problem.load
+    cdef PadKernel every_other = NULL  # rows at a time
     cdef TransposeToKernel transpose_to = kernels.vnni.of_channels if vnni \
         else kernels.transpose_to[problem.sample.compute]
     cdef int64_t item = 2 if vnni else problem.sample.item, lanes = problem.sample.lanes * (2 if vnni else 1)
     cdef int64_t x = 0, y, width, rows, c, many, i, r
     cdef const char *source
+    if all_rows.step == 2 * item and (vnni or (problem.sample.dtype == problem.sample.compute and item == 4)):
+        every_other = kernels.vnni.pad_every_other if vnni else kernels.pad_every_other
     while x < all_rows.width:
         width, y = min(<int64_t>STAGE_PIXELS, all_rows.width - x), 0
         while y < all_rows.rows:
@@ -280,6 +283,10 @@ cdef void transpose_staged(const ConvProblem *problem, const PixelRows *all_rows
                 many = min(lanes, channels - c)
                 for i in range(many):
                     source = all_rows.source + (c + i) * channel + y * all_rows.next + x * all_rows.step
+                    if every_other != NULL:
+                        every_other(source, all_rows.next, stage + i * STAGE_ROW * item, width * item, rows, 0,
+                                    width * item, width * item)
+                        continue
                     for r in range(rows):
                         load(source + r * all_rows.next, all_rows.step, stage + (i * STAGE_ROW + r * width) * item,
                              item, width)
