@@ -85,8 +85,10 @@ void gemm(const BatchReduce *steps, const void *a_, const int64_t *indirection, 
     const bool accumulate = end == GEMM_CHAIN;
     constexpr int count = lanes<V>::count;
     S *c = (S *)c_;
-    if (accumulate && (steps->a_ahead || steps->b_ahead))
-        return gemm_asking<V, rows, vectors>(steps, (const S *)a_, indirection, (const S *)b_, c, c_row);
+    constexpr bool narrow = rows == 1 && vectors <= GEMM_VECTORS;  // for few numbers, without a bias or what is ahead
+    if constexpr (!narrow)
+        if (accumulate && (steps->a_ahead || steps->b_ahead))
+            return gemm_asking<V, rows, vectors>(steps, (const S *)a_, indirection, (const S *)b_, c, c_row);
     V sum[rows][vectors];
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
@@ -97,7 +99,8 @@ void gemm(const BatchReduce *steps, const void *a_, const int64_t *indirection, 
     for (int i = 0; i < rows; i++) at[i] = indirection[i];
     add_steps<false, V>(steps, (const S *)a_, at, (const S *)b_, sum);
     if (end >= GEMM_PUT)
-        return steps->bias ? put_rows<true>(sum, *steps, c, c_row, end) : put_rows<false>(sum, *steps, c, c_row, end);
+        return !narrow && steps->bias ? put_rows<true>(sum, *steps, c, c_row, end)
+                                      : put_rows<false>(sum, *steps, c, c_row, end);
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
