@@ -158,7 +158,7 @@ def test_long_kernels(case, dtype):
         check(case, dtype, np.random.default_rng(0), check.__name__)
 
 
-# Products of one output pixel of few samples, whose rows are read or written past their columns, or not to the last one.
+# One output pixel of few samples: weights are read past their columns, grad_weight is written where it lies.
 ONE_PIXEL = (*(ConvCase("one-pixel", batch, groups, cin * groups, 150 * groups, (1, 1), (1, 1))
                for batch, groups, cin in ((1, 1, 20), (1, 3, 48), (1, 2, 5), (3, 1, 70))),
              ConvCase("whole-image", 1, 1, 9, 13, (3, 5), (3, 5)), ConvCase("whole-image", 5, 2, 6, 70, (4,), (4,)))

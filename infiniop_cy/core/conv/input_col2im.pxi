@@ -272,9 +272,9 @@ cdef char *chunk_weights(const ConvProblem *problem, const Col2imTask *t, const 
 
 cdef bint weights_in_place(const ConvProblem *problem, const Col2imTask *t, const Chunk *chunk,
                            int64_t rows, int64_t last) noexcept nogil:
-    """Say whether a chunk of the weights is read where it lies, for output channels up to a last one of all groups':
-    for few rows, where register tiles read nothing else, or what they read past the chunk is of the next output
-    channel. The bits are the same."""
+    """Say whether a chunk of the weights is read where it lies, up to the output channel `last` of all groups': for few
+    rows, where register tiles read nothing else, or past the chunk what lies before the end of the next channel's. The
+    bits are the same."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef int64_t past = (columns_read(sample, rows, chunk.columns) - chunk.columns) * sample.item

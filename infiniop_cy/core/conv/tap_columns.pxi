@@ -303,8 +303,8 @@ cdef void multiply_chunk(const SampleGeometry *sample, const BatchReduce *steps,
 cdef void put_chunk(const SampleGeometry *sample, BatchReduce *steps, const char *a, const int64_t *indirection,
                     int64_t rows, const char *b, int64_t columns, char *c, int64_t c_row, bint accumulate,
                     char *spare) noexcept nogil:
-    """Write what multiply_chunk would make of zeros to c, rows c_row elements apart. spare: MAX_ROWS rows of a chunk for
-    register tiles that have more rows than c."""
+    """Write what multiply_chunk would make of zeros to c, rows c_row elements apart. spare: MAX_ROWS rows of a chunk,
+    for register tiles with more rows than c."""
     cdef const RegisterTile *tile
     cdef int64_t j = 0, i, pitch = chunk_pitch(sample), item = sample.item
     cdef int end = GEMM_PUT_CHAIN if accumulate else GEMM_PUT

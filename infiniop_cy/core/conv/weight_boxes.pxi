@@ -38,7 +38,8 @@ cdef bint cut_tap_boxes(const ConvProblem *problem, int threads, TapBoxes *boxes
     cdef int64_t together = WEIGHT_ROWS // sample.taps, most, tasks
     cdef int d, axis = 0
     boxes.taps[0] = 0
-    if not taps_lie_apart(problem) or together >= BOX_CHANNELS or BOX_PART * together > sample.cin:
+    if sample.pixels_in == 0 or not taps_lie_apart(problem) \
+            or together >= BOX_CHANNELS or BOX_PART * together > sample.cin:
         return False
     most = max(<int64_t>1, WEIGHT_ROWS // sample.cin)
     for d in range(2, -1, -1):
