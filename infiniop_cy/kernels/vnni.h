@@ -177,8 +177,7 @@ inline void pad_every_other_word(const char *from, int64_t from_row, char *to, i
         const char *source = from + 2 * (at - before);
         char *there = to + at;
         for (int64_t r = 0; r < rows; r++, source += from_row, there += to_row)
-            _mm512_mask_storeu_epi16(there, all,
-                                     take_words<2>(source, (before - at) / 2, (before + bytes - at) / 2));
+            _mm512_mask_storeu_epi16(there, all, take_words<2>(source, (before - at) / 2, (before + bytes - at) / 2));
     }
 }
 
