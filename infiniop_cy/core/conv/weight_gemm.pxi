@@ -63,22 +63,30 @@ cdef void block_weight_gemm(const ConvProblem *problem, const SumOrder *order, i
     """Make tasks of boxes of taps where that pays, or of all taps."""
     cdef WeightGemm *own = <WeightGemm *>blocking.own
     cdef InputBlock block
-    cdef ConvProblem part
-    cdef Blocking unblocked = blocking[0]
     cdef bint vnni, by_taps = taps_meet_padding(&problem.sample)
     weight_gemm_block(&problem.sample, order, &vnni, &block)
-    if cut_tap_boxes(problem, threads, &own.boxes):
-        problem_of_box(problem, &own.boxes, 0, &part)
-        block_taps(&part, order, vnni, by_taps, 1, blocking)
-        # The last boxes, which may be smaller, need no other blocks: they have lines, too, and a task has all rows.
-        if (line_pitch(&part, order, vnni, part.sample.cin) or not keeps_lines(&part, vnni)) \
-                and (own.tiles.rows >= part.sample.cin * part.sample.taps or part.sample.taps == 1):
-            own.boxes.tasks = blocking.tasks
-            blocking.tasks *= own.boxes.count[0] * own.boxes.count[1] * own.boxes.count[2]
-            return
-    blocking[0] = unblocked
+    if cut_tap_boxes(problem, threads, &own.boxes) and block_boxes(problem, order, vnni, by_taps, blocking):
+        return
     own.boxes.taps[0] = 0
     block_taps(problem, order, vnni, by_taps, threads, blocking)
+
+
+cdef bint block_boxes(const ConvProblem *problem, const SumOrder *order, bint vnni, bint by_taps,
+                      Blocking *blocking) noexcept nogil:
+    """Make tasks of the boxes that were cut; return False, and leave blocking as it is, unless the last boxes, which
+    may be smaller, need no other blocks than the first: they keep lines, too, and a task has all rows."""
+    cdef WeightGemm *own = <WeightGemm *>blocking.own
+    cdef Blocking unblocked = blocking[0]
+    cdef ConvProblem part
+    problem_of_box(problem, &own.boxes, 0, &part)
+    block_taps(&part, order, vnni, by_taps, 1, blocking)
+    if (keeps_lines(&part, vnni) and not line_pitch(&part, order, vnni, part.sample.cin)) \
+            or (own.tiles.rows < part.sample.cin * part.sample.taps and part.sample.taps > 1):
+        blocking[0] = unblocked
+        return False
+    own.boxes.tasks = blocking.tasks
+    blocking.tasks *= own.boxes.count[0] * own.boxes.count[1] * own.boxes.count[2]
+    return True
 
 
 cdef void block_taps(const ConvProblem *problem, const SumOrder *order, bint vnni, bint by_taps, int threads,

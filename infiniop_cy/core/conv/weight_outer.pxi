@@ -201,10 +201,14 @@ cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chun
         and order_holds_image(sample, run.order), keep = one_tile and t.cos <= OUTER_COS
     cdef bint puts = one_tile and problem.batch * sample.pixels_out > 0 and not problem.accumulate
     cdef bint in_place = puts and lies_in_rows(problem, w, &t.columns, chunk)
+    cdef int64_t to_row = chunk_pitch(sample)
+    cdef char *to = t.sums
     cdef int64_t size[3]
     cdef BatchReduce steps
     cdef Box tile
     output_size(sample, size)
+    if in_place:
+        to, to_row = w.data + first * w.n + line_offset(&t.columns, w, chunk, chunk.line), w.n // sample.item
     if problem.accumulate:
         move_columns(problem, w, &t.columns, chunk, first, count, t.sums, True)
         zero_columns(sample, chunk.columns, columns_read(sample, count, chunk.columns), count, t.sums)
@@ -223,12 +227,8 @@ cdef void sum_block(const ConvRun *run, OuterTask *t, int64_t number, const Chun
                           False, t.staging, t.place)
             t.packed_output = tile_number
         steps.depth = box_positions(&tile)
-        if in_place:
-            put_chunk(sample, &steps, t.output, t.rows, count, t.input, chunk.columns,
-                      w.data + first * w.n + line_offset(&t.columns, w, chunk, chunk.line), w.n // sample.item,
-                      run.order.accumulate, t.sums)
-        elif puts:
-            put_chunk(sample, &steps, t.output, t.rows, count, t.input, chunk.columns, t.sums, chunk_pitch(sample),
+        if puts:
+            put_chunk(sample, &steps, t.output, t.rows, count, t.input, chunk.columns, to, to_row,
                       run.order.accumulate, t.sums + OUTER_COS * chunk_pitch(sample) * sample.item)
         else:
             multiply_chunk(sample, &steps, t.output, t.rows, count, t.input, chunk.columns, t.sums,
