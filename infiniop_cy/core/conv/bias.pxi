@@ -91,9 +91,12 @@ cdef void add_sample_bias(const ConvRun *run, int64_t n, const BiasShare *share)
 cdef void save_bias(const ConvProblem *problem, const BiasShare *share) noexcept nogil:
     """Round the totals to the compute type, then to storage."""
     cdef const ConvView *out = &problem.view[CONV_GRAD_BIAS]
-    cdef char *at = out.data + share.channel * out.n
+    cdef char *at
     cdef float single[BIAS_CHANNELS]
     cdef int64_t first = 0, count, c
+    if share.channels == 0:  # grad_bias may not be asked for, and has no address then
+        return
+    at = out.data + share.channel * out.n
     if problem.sample.compute == DTYPE_F64:
         problem.save(<char *>share.totals, sizeof(double), at, out.n, share.channels)
         return
