@@ -182,15 +182,19 @@ cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, W
         memset(t.output, 0, tiling_pixels(&own.tiling) * t.panels * own.column_pixel * sample.item)
 
 
-cdef void next_weight_group(const ConvRun *run, WeightTile *t) noexcept nogil:
-    """Go on to the next of a task's groups."""
-    cdef const SampleGeometry *sample = run.sample
-    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
+cdef void next_weight_sums(const ConvRun *run, WeightTile *t) noexcept nogil:
+    """Go on to the sums of the next of a task's groups, before or after any tile is read."""
     t.group += 1
     t.groups -= 1
-    t.input += sample.cin * (4 if own.co.vnni else sample.item)  # of lines, where pairs are of pixels
-    t.columns += sample.cout * sample.item
-    t.sums += summed_rows(sample, own, t.rows) * t.pitch * sample.item
+    t.sums += summed_rows(run.sample, <const WeightTiles *>run.blocking.own, t.rows) * t.pitch * run.sample.item
+
+
+cdef void next_weight_group(const ConvRun *run, WeightTile *t) noexcept nogil:
+    """Go on to the next of a task's groups, in the tile that is read."""
+    next_weight_sums(run, t)
+    # Of lines, where pairs are of pixels.
+    t.input += run.sample.cin * (4 if (<const WeightTiles *>run.blocking.own).co.vnni else run.sample.item)
+    t.columns += run.sample.cout * run.sample.item
 
 
 cdef void clear_weight_sums(const ConvRun *run, const WeightTile *t) noexcept nogil:
@@ -206,7 +210,7 @@ cdef void begin_weight_sums(const ConvRun *run, const WeightTile *t) noexcept no
         clear_weight_sums(run, &of_group)
         if run.problem.accumulate:
             move_weight_sums(run, &of_group, True)
-        next_weight_group(run, &of_group)
+        next_weight_sums(run, &of_group)
 
 
 cdef void end_weight_sums(const ConvRun *run, const WeightTile *t) noexcept nogil:
@@ -216,7 +220,7 @@ cdef void end_weight_sums(const ConvRun *run, const WeightTile *t) noexcept nogi
         if (<const WeightTiles *>run.blocking.own).by_taps:
             add_zeros(run, &of_group)
         move_weight_sums(run, &of_group, False)
-        next_weight_group(run, &of_group)
+        next_weight_sums(run, &of_group)
 
 
 cdef void move_weight_sums(const ConvRun *run, const WeightTile *t, bint loading) noexcept nogil:
