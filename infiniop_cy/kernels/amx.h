@@ -12,6 +12,33 @@ namespace INFINIOP_ISA {
 namespace {
 
 #if defined(__AVX512F__) && defined(__x86_64__) && defined(__linux__)
+// Rows of at most 32 sums; the columns from the 17th on lie `right` bytes after the first.
+struct SumRows {
+    char *at;
+    int64_t row, right, rows, columns;
+};
+
+// Sums from zero that are yet to be added to others: while the next products are computed, not in between.
+struct LaterSums {
+    alignas(64) char sums[AMX_SIDE * AMX_SIDE * 4];
+    SumRows to = {};
+
+    // Says where the tiles go.
+    INFINIOP_INLINE SumRows keep(const SumRows &to_) {
+        to = to_;
+        return {sums, AMX_SIDE * 4, 64, to.rows, to.columns};
+    }
+    INFINIOP_INLINE void add() {
+        for (const char *from = sums; to.rows > 0; to.rows--, from += AMX_SIDE * 4, to.at += to.row) {
+            add_vector(from, to.at);
+            if (to.columns > 16) add_vector(from + 64, to.at + to.right);
+        }
+    }
+    static INFINIOP_INLINE void add_vector(const char *from, char *to) {
+        _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), _mm512_load_ps(from)));
+    }
+};
+
 // A block of sums in tiles 0 to 3, `rows` by `columns` of them; of a in 4 and 5, of b in 6 and 7.
 template <int rows, int columns> struct TileBlock {
     const int64_t a_row, a_down, b_row, b_right;
@@ -58,25 +85,29 @@ template <int rows, int columns> struct TileBlock {
         }
     }
 
+    // later: what is added while the first products are computed.
     template <int parts>
-    INFINIOP_INLINE void reduce(const AmxBatchReduce *steps, const char *a_, const char *b_) const {
+    INFINIOP_INLINE void reduce(const AmxBatchReduce *steps, const char *a_, const char *b_, LaterSums *later) const {
         for (int64_t s = 0; s < steps->count; s++) {
             const char *a = a_ + steps->a_offset[s], *b = b_ + steps->b_offset[s];
-            for (int64_t k = 0; k < steps->depth; k++, a += steps->a_step, b += 16 * b_row)
+            for (int64_t k = 0; k < steps->depth; k++, a += steps->a_step, b += 16 * b_row) {
                 step<parts>(a, steps->a_part, b, steps->b_part);
+                later->add();
+            }
         }
+        later->add();  // where there were no steps
     }
 };
 
 template <int rows, int columns>
-INFINIOP_INLINE void multiply_tiles(const AmxBatchReduce *steps, const char *a, const char *b, char *c, int64_t c_row,
-                                    int accumulate) {
-    const int64_t right = steps->c_right, down = 16 * c_row;
-    if (accumulate) {
-        load_tile<0>(c, c_row);
-        if (columns > 1) load_tile<1>(c + right, c_row);
-        if (rows > 1) load_tile<2>(c + down, c_row);
-        if (rows > 1 && columns > 1) load_tile<3>(c + down + right, c_row);
+INFINIOP_INLINE void multiply_tiles(const AmxBatchReduce *steps, const char *a, const char *b, const SumRows &to,
+                                    AmxSums how, LaterSums *later) {
+    SumRows sums = to;
+    if (how == AMX_ADD_PRODUCTS) {
+        load_tile<0>(sums.at, sums.row);
+        if (columns > 1) load_tile<1>(sums.at + sums.right, sums.row);
+        if (rows > 1) load_tile<2>(sums.at + 16 * sums.row, sums.row);
+        if (rows > 1 && columns > 1) load_tile<3>(sums.at + 16 * sums.row + sums.right, sums.row);
     } else {
         zero_tile<0>();
         if (columns > 1) zero_tile<1>();
@@ -84,40 +115,36 @@ INFINIOP_INLINE void multiply_tiles(const AmxBatchReduce *steps, const char *a, 
         if (rows > 1 && columns > 1) zero_tile<3>();
     }
     const TileBlock<rows, columns> block = {steps->a_row, steps->a_down, steps->b_row, steps->b_right};
-    if (steps->parts == 1) block.template reduce<1>(steps, a, b);
-    else if (steps->parts == 2) block.template reduce<2>(steps, a, b);
-    else block.template reduce<3>(steps, a, b);
-    store_tile<0>(c, c_row);
-    if (columns > 1) store_tile<1>(c + right, c_row);
-    if (rows > 1) store_tile<2>(c + down, c_row);
-    if (rows > 1 && columns > 1) store_tile<3>(c + down + right, c_row);
+    if (steps->parts == 1) block.template reduce<1>(steps, a, b, later);
+    else if (steps->parts == 2) block.template reduce<2>(steps, a, b, later);
+    else block.template reduce<3>(steps, a, b, later);
+    if (how == AMX_ADD_SUM) sums = later->keep(to);
+    store_tile<0>(sums.at, sums.row);
+    if (columns > 1) store_tile<1>(sums.at + sums.right, sums.row);
+    if (rows > 1) store_tile<2>(sums.at + 16 * sums.row, sums.row);
+    if (rows > 1 && columns > 1) store_tile<3>(sums.at + 16 * sums.row + sums.right, sums.row);
 }
 
 inline void multiply_amx(const AmxBatchReduce *steps, const void *a_, int64_t rows, const void *b_, int64_t columns,
-                         void *c_, int64_t c_row, int accumulate) {
+                         void *c, int64_t c_row, AmxSums how) {
     const char *a = (const char *)a_, *b = (const char *)b_;
-    char *c = (char *)c_;
+    SumRows sums = {(char *)c, c_row, steps->c_right, AMX_SIDE, columns};
+    LaterSums later;
     if (rows >= AMX_SIDE) configure_tiles(AMX_SIDE);
-    for (; rows >= AMX_SIDE; rows -= AMX_SIDE, a += 2 * steps->a_down, c += AMX_SIDE * c_row)
-        if (columns > 16) multiply_tiles<2, 2>(steps, a, b, c, c_row, accumulate);
-        else multiply_tiles<2, 1>(steps, a, b, c, c_row, accumulate);
+    for (; rows >= AMX_SIDE; rows -= AMX_SIDE, a += 2 * steps->a_down, sums.at += AMX_SIDE * c_row)
+        if (columns > 16) multiply_tiles<2, 2>(steps, a, b, sums, how, &later);
+        else multiply_tiles<2, 1>(steps, a, b, sums, how, &later);
+    sums.rows = rows;
     if (rows > 0) configure_tiles(rows);
     if (rows > 16) {
-        if (columns > 16) multiply_tiles<2, 2>(steps, a, b, c, c_row, accumulate);
-        else multiply_tiles<2, 1>(steps, a, b, c, c_row, accumulate);
+        if (columns > 16) multiply_tiles<2, 2>(steps, a, b, sums, how, &later);
+        else multiply_tiles<2, 1>(steps, a, b, sums, how, &later);
     } else if (rows > 0) {
-        if (columns > 16) multiply_tiles<1, 2>(steps, a, b, c, c_row, accumulate);
-        else multiply_tiles<1, 1>(steps, a, b, c, c_row, accumulate);
+        if (columns > 16) multiply_tiles<1, 2>(steps, a, b, sums, how, &later);
+        else multiply_tiles<1, 1>(steps, a, b, sums, how, &later);
     }
     release_tiles();
-}
-
-inline void add_sums(const char *sums, char *to, int64_t to_row, int64_t to_right, int64_t rows, int64_t columns) {
-    for (; rows > 0; rows--, sums += 128, to += to_row) {
-        _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), _mm512_loadu_ps(sums)));
-        if (columns <= 16) continue;
-        _mm512_storeu_ps(to + to_right, _mm512_add_ps(_mm512_loadu_ps(to + to_right), _mm512_loadu_ps(sums + 64)));
-    }
+    later.add();
 }
 
 // Sums of AMX are never subnormal, which this instruction counts as zeros.
@@ -159,7 +186,7 @@ inline void save_panels(const char *from, int64_t panel, char *to, int64_t to_ro
     }
 }
 
-constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, add_sums, narrow_rows, save_panels}; }
+constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, narrow_rows, save_panels}; }
 #else
 constexpr void fill_amx(KernelTable &) {}
 #endif

@@ -167,15 +167,14 @@ struct AmxBatchReduce {
 enum { AMX_SIDE = 32, AMX_STEPS = 32 };  // rows and columns of one call at most, steps of one instruction
 enum { AMX_PANELS_COLUMNS = 512 };       // of several panels that are saved together, at most
 
+// What becomes of a product: it replaces what is there, its products are added to that one by one, or their sum, from zero.
+enum AmxSums { AMX_SET, AMX_ADD_PRODUCTS, AMX_ADD_SUM };
+
 // bfloat16 by AMX. Null where the instruction set has none; to be called where infiniop_amx().
 struct AmxKernels {
-    // c = a b, or c += a b (accumulate), for any rows and at most AMX_SIDE columns; b and c go on to whole vectors of
-    // columns.
+    // c = a b, or c += a b, for any rows and at most AMX_SIDE columns; b and c go on to whole vectors of columns.
     void (*multiply)(const struct AmxBatchReduce *, const void *a, int64_t rows, const void *b, int64_t columns,
-                     void *c, int64_t c_row, int accumulate);
-    // Adds rows of 32 sums that follow each other to rows to_row bytes apart; the columns from the 17th on go to_right
-    // after the first.
-    void (*add)(const char *sums, char *to, int64_t to_row, int64_t to_right, int64_t rows, int64_t columns);
+                     void *c, int64_t c_row, enum AmxSums how);
     // Rows of n sums to bfloat16; rows are from_row and to_row bytes apart.
     void (*narrow_rows)(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t n);
     // Rows of AMX_SIDE sums that follow each other, of at most AMX_PANELS_COLUMNS columns in all, `panel` bytes from

@@ -150,10 +150,11 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t b_part
     enum:
         AMX_SIDE, AMX_STEPS, AMX_PANELS_COLUMNS
+    enum AmxSums:
+        AMX_SET, AMX_ADD_PRODUCTS, AMX_ADD_SUM
     ctypedef struct AmxKernels:
         void (*multiply)(const AmxBatchReduce *, const void *, int64_t, const void *, int64_t, void *, int64_t,
-                         int) noexcept nogil
-        void (*add)(const char *, char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
+                         AmxSums) noexcept nogil
         void (*narrow_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
         void (*save_panels)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int, int) noexcept nogil
     ctypedef struct Magnitudes:

@@ -1,7 +1,7 @@
 # grad_input by AMX: what its algorithms share. Rows are positions of a packed block of grad_output, each with a chunk
 # of AMX_STEPS output channels side by side in a cache line, so that every tap is a product of whole lines; columns are
-# packed weights, AMX_SIDE to a panel. Some steps are multiplied with all positions before the next ones, so that their
-# weights stay in the nearer caches.
+# packed weights, AMX_SIDE to a panel. Some steps are multiplied with all positions before the next ones: shorter sums
+# round less, and their weights stay in the nearer caches.
 cdef enum:
     AMX_MAX_PIXELS = 896         # of a tile
     AMX_MIN_PIXELS = 224
@@ -9,7 +9,8 @@ cdef enum:
     AMX_POSITIONS = 4096         # of a packed block of grad_output, at most
     AMX_LINE = 64                # bytes of a chunk of channels of one position
     AMX_SUM_ROW = 128            # bytes of the sums of one position, of one panel
-    AMX_RESIDENT_BYTES = 98304   # of weights that are multiplied with all positions of a tile before the next
+    AMX_CHAIN_STEPS = 72         # summed from zero at once, at most
+    PART_CHAIN_STEPS = 40        # the same where an element is several bfloat16, with the accuracy of float32
     AMX_STAGED_TAPS = 16         # taps of a chunk of weights that are staged together
     AMX_APART = 16               # output channels between those of a pair
 
@@ -214,32 +215,18 @@ ctypedef struct AmxPixelSteps:
     int64_t positions     # that each part of the block has room for
 
 
-cdef void add_amx_rows(const AmxBatchReduce *steps, const char *block, int64_t positions, const char *weights,
-                       int64_t columns, char *sums) noexcept nogil:
-    """Add the products of so many positions, summed from zero, to their sums."""
-    cdef float tile[AMX_COLUMNS * AMX_COLUMNS]
-    cdef int64_t at = 0, rows
-    while at < positions:
-        rows = min(<int64_t>AMX_SIDE, positions - at)
-        kernels.amx.multiply(steps, block + at * AMX_LINE, rows, weights, columns, tile, AMX_SUM_ROW, False)
-        kernels.amx.add(<char *>tile, sums + at * AMX_SUM_ROW, AMX_SUM_ROW, AMX_HALF * 4, rows, columns)
-        at += AMX_SIDE
-
-
 cdef void multiply_amx_pixels(const SampleGeometry *sample, const AmxPixelSteps *all, const char *block,
                               int64_t positions, const char *weights, int64_t columns, char *sums, bint adding,
                               Prefetch *prefetch) noexcept nogil:
     """Compute the sums of so many positions and columns, or (adding) add to them; some steps at a time are summed from
     zero."""
-    cdef int64_t groups = ceil_div(all.count * 2 * AMX_HALF * AMX_STEPS * amx_element_bytes(sample), AMX_RESIDENT_BYTES)
-    cdef int64_t each = ceil_div(all.count, max(<int64_t>1, groups)), s = 0
+    cdef int64_t most = AMX_CHAIN_STEPS if sample.parts == 1 else PART_CHAIN_STEPS, s = 0
+    cdef int64_t each = ceil_div(all.count, max(<int64_t>1, ceil_div(all.count, most)))
     cdef AmxBatchReduce steps
     amx_pixel_steps(sample, all.positions, &steps)
     while s < all.count:
         steps.a_offset, steps.b_offset, steps.count = all.a_offset + s, all.b_offset + s, min(each, all.count - s)
         prefetch_some(prefetch)
-        if adding or s > 0:
-            add_amx_rows(&steps, block, positions, weights, columns, sums)
-        else:
-            kernels.amx.multiply(&steps, block, positions, weights, columns, sums, AMX_SUM_ROW, False)
+        kernels.amx.multiply(&steps, block, positions, weights, columns, sums, AMX_SUM_ROW,
+                             AMX_ADD_SUM if adding or s > 0 else AMX_SET)
         s += each

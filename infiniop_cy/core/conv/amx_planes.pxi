@@ -110,16 +110,9 @@ cdef bint uneven_tasks(int64_t tasks, int threads) noexcept nogil:
 
 cdef void add_amx_products(const ConvRun *run, const AmxBatchReduce *steps, const char *a, int64_t rows, const char *b,
                            int64_t columns, char *sums, int64_t row_bytes) noexcept nogil:
-    """Add the products of at most AMX_SIDE rows to sums: all at once, or one by one where the order is that."""
-    cdef AmxBatchReduce apart
-    cdef float tile[AMX_COLUMNS * AMX_COLUMNS]
-    if run.order.accumulate:
-        kernels.amx.multiply(steps, a, rows, b, columns, sums, row_bytes, True)
-        return
-    apart = steps[0]
-    apart.c_right = AMX_HALF * 4
-    kernels.amx.multiply(&apart, a, rows, b, columns, tile, AMX_SIDE * 4, False)
-    kernels.amx.add(<char *>tile, sums, row_bytes, steps.c_right, rows, columns)
+    """Add the products of some rows to sums: all at once, or one by one where the order is that."""
+    kernels.amx.multiply(steps, a, rows, b, columns, sums, row_bytes,
+                         AMX_ADD_PRODUCTS if run.order.accumulate else AMX_ADD_SUM)
 
 
 cdef bint fewer_rows_cost_less(const SampleGeometry *sample, int64_t rows, int64_t columns) noexcept nogil:

@@ -149,7 +149,7 @@ cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int6
     """Add the products of all taps for `count` ci to [tap][co][AMX_SIDE] sums. Where ci are few, those of the next tap
     fill the instruction."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
-    cdef int64_t taps = run.sample.taps, co = 0, tap, many, zero = 0
+    cdef int64_t taps = run.sample.taps, tap = 0, many, zero = 0
     cdef bint two_taps = count <= AMX_HALF and taps > 1
     cdef char *g = local_piece(run, AMX_G, scratch)
     cdef char *pairs = local_piece(run, AMX_X_PAIRS, scratch)
@@ -157,18 +157,14 @@ cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int6
     amx_weight_steps(run.sample, &own.tiles, depth, &zero, &steps)
     if two_taps:
         steps.c_right = amx_tap_bytes(own)
-    while co < cos:
-        tap = 0
-        while tap < taps:
-            prefetch_some(prefetch)
-            many = min(taps - tap, <int64_t>(2 if two_taps else 1))
-            if many == 2:
-                steps.b_right = start[tap + 1] - start[tap]
-            add_amx_products(run, &steps, g + co // AMX_HALF * own.tiles.g_cells, min(<int64_t>AMX_SIDE, cos - co),
-                             pairs + start[tap], many * AMX_HALF if two_taps else count,
-                             sums + tap * amx_tap_bytes(own) + co * AMX_SIDE * 4, AMX_SIDE * 4)
-            tap += many
-        co += AMX_SIDE
+    while tap < taps:
+        prefetch_some(prefetch)
+        many = min(taps - tap, <int64_t>(2 if two_taps else 1))
+        if many == 2:
+            steps.b_right = start[tap + 1] - start[tap]
+        add_amx_products(run, &steps, g, cos, pairs + start[tap], many * AMX_HALF if two_taps else count,
+                         sums + tap * amx_tap_bytes(own), AMX_SIDE * 4)
+        tap += many
 
 
 cdef void move_amx_weights(const ConvRun *run, int64_t co_from, int64_t cos, int64_t ci_from, int64_t cis, char *sums,
@@ -273,7 +269,7 @@ cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t numbe
     cdef WeightSums nonfinite_sums
     cdef Prefetch prefetch
     if not next_amx_tile(run, &own.tiles, number, t.group, t.co_from - t.group * sample.cout, t.cos,
-                         t.panels * ceil_div(t.cos, AMX_SIDE) * taps, &tile, block, &fresh, &prefetch):
+                         t.panels * taps, &tile, block, &fresh, &prefetch):
         return False
     nonfinite_sums.group, nonfinite_sums.co_from = t.group, t.co_from - t.group * sample.cout
     nonfinite_sums.cos, nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = t.cos, AMX_SIDE, amx_tap_bytes(own) // 4

@@ -75,7 +75,7 @@ cdef void multiply_fused_columns(const ConvRun *run, const InputBlock *block, in
     """Add the products of `count` (ci, tap) from `column` on, each packed from where its tap begins."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightAmxFused *own = <const WeightAmxFused *>run.blocking.own
-    cdef int64_t c, co = 0, zero = 0
+    cdef int64_t c, zero = 0
     cdef int64_t apart[AMX_COLUMNS]
     cdef char *pairs = local_piece(run, FUSED_X_PAIRS, scratch)
     cdef AmxBatchReduce steps
@@ -86,11 +86,8 @@ cdef void multiply_fused_columns(const ConvRun *run, const InputBlock *block, in
     planes.part = sample.cin * own.tiles.x_pitch * 2
     pair_positions(run, &own.tiles, &planes, local_piece(run, FUSED_X, scratch), apart, depth * AMX_STEPS, count, pairs)
     amx_weight_steps(sample, &own.tiles, depth, &zero, &steps)
-    while co < cos:
-        prefetch_some(prefetch)
-        add_amx_products(run, &steps, local_piece(run, FUSED_G, scratch) + co // AMX_HALF * own.tiles.g_cells,
-                         min(<int64_t>AMX_SIDE, cos - co), pairs, count, sums + co * columns * 4, columns * 4)
-        co += AMX_SIDE
+    prefetch_some(prefetch)
+    add_amx_products(run, &steps, local_piece(run, FUSED_G, scratch), cos, pairs, count, sums, columns * 4)
 
 
 cdef void add_nonfinite_columns(const ConvRun *run, const Box *tile, int64_t column, int64_t count, int nonfinite,
@@ -136,7 +133,7 @@ cdef void weight_amx_fused_task(const ConvRun *run, int64_t number, char *scratc
         move_fused_weights(problem, group * sample.cout + co_from, cos, from_column, many, sums, columns, True)
     nonfinite_sums.group, nonfinite_sums.co_from, nonfinite_sums.cos = group, co_from, cos
     nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = columns, 1
-    while next_amx_tile(run, tiles, tile_number, group, co_from, cos, panels * ceil_div(cos, AMX_SIDE), &tile, &block,
+    while next_amx_tile(run, tiles, tile_number, group, co_from, cos, panels, &tile, &block,
                         &fresh, &prefetch):
         nonfinite = NONFINITE_OUTPUT if pack_amx_rows(
             run, tiles, &block, &tile, group * sample.cout + co_from, cos, fresh,
