@@ -39,6 +39,23 @@ struct LaterSums {
     }
 };
 
+// What a call is to ask for, spread over its steps, so that memory and products overlap.
+struct Ahead {
+    const char *at, *end;
+    int64_t bytes;  // at a time
+
+    INFINIOP_INLINE void ask() {
+        const char *until = end - at < bytes ? end : at + bytes;
+        for (; at < until; at += 64) _mm_prefetch(at, _MM_HINT_T1);
+    }
+};
+
+INFINIOP_INLINE Ahead ahead_of(const AmxBatchReduce *steps, int64_t row_blocks) {
+    const int64_t times = row_blocks * steps->count * steps->depth;
+    if (!times) return {};
+    return {steps->ahead, steps->ahead + steps->ahead_bytes, (steps->ahead_bytes / times + 63) / 64 * 64};
+}
+
 // A block of sums in tiles 0 to 3, `rows` by `columns` of them; of a in 4 and 5, of b in 6 and 7.
 template <int rows, int columns> struct TileBlock {
     const int64_t a_row, a_down, b_row, b_right;
@@ -85,14 +102,16 @@ template <int rows, int columns> struct TileBlock {
         }
     }
 
-    // later: what is added while the first products are computed.
+    // later, ahead: what is done between the products of one step and those of the next.
     template <int parts>
-    INFINIOP_INLINE void reduce(const AmxBatchReduce *steps, const char *a_, const char *b_, LaterSums *later) const {
+    INFINIOP_INLINE void reduce(const AmxBatchReduce *steps, const char *a_, const char *b_, LaterSums *later,
+                                Ahead *ahead) const {
         for (int64_t s = 0; s < steps->count; s++) {
             const char *a = a_ + steps->a_offset[s], *b = b_ + steps->b_offset[s];
             for (int64_t k = 0; k < steps->depth; k++, a += steps->a_step, b += 16 * b_row) {
                 step<parts>(a, steps->a_part, b, steps->b_part);
                 later->add();
+                ahead->ask();
             }
         }
         later->add();  // where there were no steps
@@ -101,7 +120,7 @@ template <int rows, int columns> struct TileBlock {
 
 template <int rows, int columns>
 INFINIOP_INLINE void multiply_tiles(const AmxBatchReduce *steps, const char *a, const char *b, const SumRows &to,
-                                    AmxSums how, LaterSums *later) {
+                                    AmxSums how, LaterSums *later, Ahead *ahead) {
     SumRows sums = to;
     if (how == AMX_ADD_PRODUCTS) {
         load_tile<0>(sums.at, sums.row);
@@ -115,9 +134,9 @@ INFINIOP_INLINE void multiply_tiles(const AmxBatchReduce *steps, const char *a, 
         if (rows > 1 && columns > 1) zero_tile<3>();
     }
     const TileBlock<rows, columns> block = {steps->a_row, steps->a_down, steps->b_row, steps->b_right};
-    if (steps->parts == 1) block.template reduce<1>(steps, a, b, later);
-    else if (steps->parts == 2) block.template reduce<2>(steps, a, b, later);
-    else block.template reduce<3>(steps, a, b, later);
+    if (steps->parts == 1) block.template reduce<1>(steps, a, b, later, ahead);
+    else if (steps->parts == 2) block.template reduce<2>(steps, a, b, later, ahead);
+    else block.template reduce<3>(steps, a, b, later, ahead);
     if (how == AMX_ADD_SUM) sums = later->keep(to);
     store_tile<0>(sums.at, sums.row);
     if (columns > 1) store_tile<1>(sums.at + sums.right, sums.row);
@@ -130,18 +149,19 @@ inline void multiply_amx(const AmxBatchReduce *steps, const void *a_, int64_t ro
     const char *a = (const char *)a_, *b = (const char *)b_;
     SumRows sums = {(char *)c, c_row, steps->c_right, AMX_SIDE, columns};
     LaterSums later;
+    Ahead ahead = ahead_of(steps, (rows + AMX_SIDE - 1) / AMX_SIDE);
     if (rows >= AMX_SIDE) configure_tiles(AMX_SIDE);
     for (; rows >= AMX_SIDE; rows -= AMX_SIDE, a += 2 * steps->a_down, sums.at += AMX_SIDE * c_row)
-        if (columns > 16) multiply_tiles<2, 2>(steps, a, b, sums, how, &later);
-        else multiply_tiles<2, 1>(steps, a, b, sums, how, &later);
+        if (columns > 16) multiply_tiles<2, 2>(steps, a, b, sums, how, &later, &ahead);
+        else multiply_tiles<2, 1>(steps, a, b, sums, how, &later, &ahead);
     sums.rows = rows;
     if (rows > 0) configure_tiles(rows);
     if (rows > 16) {
-        if (columns > 16) multiply_tiles<2, 2>(steps, a, b, sums, how, &later);
-        else multiply_tiles<2, 1>(steps, a, b, sums, how, &later);
+        if (columns > 16) multiply_tiles<2, 2>(steps, a, b, sums, how, &later, &ahead);
+        else multiply_tiles<2, 1>(steps, a, b, sums, how, &later, &ahead);
     } else if (rows > 0) {
-        if (columns > 16) multiply_tiles<1, 2>(steps, a, b, sums, how, &later);
-        else multiply_tiles<1, 1>(steps, a, b, sums, how, &later);
+        if (columns > 16) multiply_tiles<1, 2>(steps, a, b, sums, how, &later, &ahead);
+        else multiply_tiles<1, 1>(steps, a, b, sums, how, &later, &ahead);
     }
     release_tiles();
     later.add();

@@ -162,6 +162,8 @@ struct AmxBatchReduce {
     const int64_t *a_offset, *b_offset;
     int64_t a_row, a_down, a_step, b_row, b_right, c_right;
     int64_t parts, a_part, b_part;
+    const char *ahead;    // what will be multiplied next; of 0 bytes, nothing
+    int64_t ahead_bytes;
 };
 
 enum { AMX_SIDE = 32, AMX_STEPS = 32 };  // rows and columns of one call at most, steps of one instruction

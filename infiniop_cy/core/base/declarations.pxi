@@ -148,6 +148,8 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t parts
         int64_t a_part
         int64_t b_part
+        const char *ahead
+        int64_t ahead_bytes
     enum:
         AMX_SIDE, AMX_STEPS, AMX_PANELS_COLUMNS
     enum AmxSums:

@@ -217,15 +217,17 @@ ctypedef struct AmxPixelSteps:
 
 cdef void multiply_amx_pixels(const SampleGeometry *sample, const AmxPixelSteps *all, const char *block,
                               int64_t positions, const char *weights, int64_t columns, char *sums, bint adding,
-                              Prefetch *prefetch) noexcept nogil:
+                              const char *then, Prefetch *prefetch) noexcept nogil:
     """Compute the sums of so many positions and columns, or (adding) add to them; some steps at a time are summed from
-    zero."""
+    zero. then: the weights that are multiplied afterwards."""
     cdef int64_t most = AMX_CHAIN_STEPS if sample.parts == 1 else PART_CHAIN_STEPS, s = 0
     cdef int64_t each = ceil_div(all.count, max(<int64_t>1, ceil_div(all.count, most)))
     cdef AmxBatchReduce steps
     amx_pixel_steps(sample, all.positions, &steps)
     while s < all.count:
         steps.a_offset, steps.b_offset, steps.count = all.a_offset + s, all.b_offset + s, min(each, all.count - s)
+        steps.ahead = weights + all.b_offset[s + each] if s + each < all.count else then
+        steps.ahead_bytes = each * amx_step_bytes(sample)
         prefetch_some(prefetch)
         kernels.amx.multiply(&steps, block, positions, weights, columns, sums, AMX_SUM_ROW,
                              AMX_ADD_SUM if adding or s > 0 else AMX_SET)

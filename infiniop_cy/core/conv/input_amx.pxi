@@ -172,6 +172,7 @@ cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, int64_t pos
     cdef int64_t chunks = ceil_div(min(run.order.channels, sample.cout - co), AMX_STEPS), i, p, tap, at
     cdef char *weights = shared_piece(run, AMX_WEIGHTS) + (group * own.panels + panel_from) * amx_panel_bytes(sample)
     cdef char *sums = local_piece(run, AMX_SUMMED, scratch)
+    cdef const char *then
     cdef int64_t output[3]
     cdef int64_t k[3]
     cdef AmxPixelSteps steps
@@ -187,10 +188,14 @@ cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, int64_t pos
             steps.b_offset[at] = ((co // AMX_STEPS + i) * sample.taps + phase.first_packed + tap) \
                 * amx_step_bytes(sample)
     for p in range(panels):
+        then = weights + (p + 1) * amx_panel_bytes(sample) + steps.b_offset[0]
+        if p + 1 == panels:  # the next block of co, or the next tile
+            at = (co + run.order.channels) // AMX_STEPS * sample.taps if co + run.order.channels < sample.cout else 0
+            then = weights + at * amx_step_bytes(sample)
         multiply_amx_pixels(sample, &steps, local_piece(run, AMX_OUTPUT, scratch), positions,
                             weights + p * amx_panel_bytes(sample),
                             min(<int64_t>AMX_SIDE, sample.cin - (panel_from + p) * AMX_SIDE),
-                            sums + p * own.positions * AMX_SUM_ROW, co > 0, prefetch)
+                            sums + p * own.positions * AMX_SUM_ROW, co > 0, then, prefetch)
 
 
 cdef void save_phase_amx(const ConvRun *run, const Phase *phase, const Box *part, const Box *block, int64_t group,

@@ -154,6 +154,7 @@ cdef void multiply_fused(const ConvRun *run, const Box *tile, const Box *block, 
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmxFused *own = <const InputAmxFused *>run.blocking.own
     cdef int64_t taps = run.order.taps, chunks = amx_chunks(sample), i, tap, at
+    cdef const char *weights = shared_piece(run, FUSED_WEIGHTS) + group * chunks * taps * amx_step_bytes(sample)
     cdef int64_t output[3]
     cdef Box box
     cdef AmxPixelSteps steps
@@ -169,9 +170,9 @@ cdef void multiply_fused(const ConvRun *run, const Box *tile, const Box *block, 
             at = i * taps + tap
             steps.a_offset[at] = (i * sample.parts * own.positions + block_offset(block, output, halo.low)) * AMX_LINE
             steps.b_offset[at] = at * amx_step_bytes(sample)
-    multiply_amx_pixels(sample, &steps, local_piece(run, FUSED_OUTPUT, scratch), positions_of(tile, block),
-                        shared_piece(run, FUSED_WEIGHTS) + group * chunks * taps * amx_step_bytes(sample),
-                        sample.cin * phase_count(sample), local_piece(run, FUSED_SUMMED, scratch), False, prefetch)
+    multiply_amx_pixels(sample, &steps, local_piece(run, FUSED_OUTPUT, scratch), positions_of(tile, block), weights,
+                        sample.cin * phase_count(sample), local_piece(run, FUSED_SUMMED, scratch), False, weights,
+                        prefetch)
 
 
 cdef bint pack_finite_pixels(const ConvRun *run, const Box *block, int64_t behind, int64_t group,
