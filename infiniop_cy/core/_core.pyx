@@ -61,6 +61,7 @@ include "conv/amx_gaps.pxi"         # ... zeros that rows of a block have in com
 include "conv/amx_pixels.pxi"       # ... those of grad_input
 include "conv/amx_lines.pxi"        # ... those of grad_weight: operands whose channels lie side by side
 include "conv/amx_planes.pxi"       # ... and all others
+include "conv/amx_cut.pxi"          # ... and how they are cut into tasks
 include "conv/algorithms.pxi"       # the list, with a file for each
 include "conv/driver.pxi"           # chooses, plans, runs, explains
 

@@ -115,13 +115,6 @@ cdef void add_amx_products(const ConvRun *run, const AmxBatchReduce *steps, cons
                          AMX_ADD_PRODUCTS if run.order.accumulate else AMX_ADD_SUM)
 
 
-cdef bint fewer_rows_cost_less(const SampleGeometry *sample, int64_t rows, int64_t columns) noexcept nogil:
-    """Say whether to halve the rows of a task costs less packing than to halve its columns: every task of other rows
-    packs the input again, into pairs of positions, every one of other columns grad_output."""
-    cdef int64_t inputs = 2 * sample.cin * sample.pixels_in * ceil_div(sample.cout, rows)
-    return inputs <= sample.cout * sample.pixels_out * ceil_div(sample.cin, columns)
-
-
 cdef bint next_amx_tile(const ConvRun *run, const AmxOutputTiles *tiles, int64_t number, int64_t group, int64_t co_from,
                         int64_t cos, int64_t calls, Box *tile, InputBlock *block, bint *fresh,
                         Prefetch *prefetch) noexcept nogil:

@@ -13,6 +13,8 @@ cdef enum:
     AMX_PACKING = 7
     AMX_G_PLANES = 8
 
+    AMX_PARTS_BYTES = 1 << 21    # a thread, of sums of tiles
+
 
 ctypedef struct WeightAmx:
     AmxOutputTiles tiles
@@ -75,31 +77,21 @@ cdef int64_t amx_tap_bytes(const WeightAmx *own) noexcept nogil:
 
 cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                            Blocking *blocking) noexcept nogil:
-    """Fit a task's sums to the cache. Where they are too few for the threads, let these share the tiles, or else make
-    them smaller, as where they are uneven."""
+    """Cut the work into tasks, or let threads share the tiles."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef WeightAmx *own = <WeightAmx *>blocking.own
     cdef AmxOutputTiles *tiles = &own.tiles
     cdef Scratch *local = &blocking.local
-    cdef int64_t row_bytes = sample.taps * AMX_SIDE * 4
+    cdef int64_t rows, panels
+    cdef double time = cut_amx_tasks(sample, threads, &rows, &panels)
     block_amx_output(problem, order, tiles)
     own.panels = ceil_div(sample.cin, AMX_SIDE)
-    own.task_panels = max(<int64_t>1, min(own.panels, AMX_SUM_BYTES // (tiles.rows * row_bytes)))
-    while tiles.rows > AMX_SIDE and tiles.rows * row_bytes > 2 * AMX_SUM_BYTES:
-        tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_SIDE)
+    cut_amx_tasks(sample, 1, &tiles.rows, &own.task_panels)
     own.parts.tasks = weight_amx_tasks(sample, own)
-    if book_parts(problem, order, &tiles.tiling, threads, own.task_panels * sample.taps * amx_tap_bytes(own),
-                  tiles.rows, &own.parts, blocking):
-        threads = 1
-    while threads > 1 and uneven_tasks(weight_amx_tasks(sample, own), threads) \
-            and (own.task_panels > 1 or tiles.rows > AMX_SIDE):
-        if tiles.rows > AMX_SIDE and (own.task_panels == 1 or fewer_rows_cost_less(sample, tiles.rows,
-                                                                                   own.task_panels * AMX_SIDE)):
-            tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_SIDE)
-        else:
-            own.task_panels = ceil_div(own.task_panels, 2)
-    if weight_amx_tasks(sample, own) < threads and tiles.rows > AMX_HALF:
-        tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_HALF)
+    if not two_amx_rounds_pay(sample, &tiles.tiling, threads, time) or not book_parts(
+            problem, order, &tiles.tiling, threads, AMX_PARTS_BYTES,
+            own.task_panels * sample.taps * amx_tap_bytes(own), tiles.rows, &own.parts, blocking):
+        tiles.rows, own.task_panels, own.parts.bytes = rows, panels, 0
     own.parts.tasks = weight_amx_tasks(sample, own)
     book(local, AMX_X, tiles.x_pitch * AMX_SIDE, 2 * sample.parts)
     book(local, AMX_X_PAIRS, 4 * tiles.half_bytes, sample.parts)

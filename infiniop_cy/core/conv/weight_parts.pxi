@@ -18,9 +18,10 @@ ctypedef struct WeightParts:
 
 
 cdef bint book_parts(const ConvProblem *problem, const SumOrder *order, const Tiling *tiling, int threads,
-                     int64_t sums_bytes, int64_t channels, WeightParts *parts, Blocking *blocking) noexcept nogil:
-    """Make room for the parts of parts.tasks, of so many bytes of sums and channels of grad_bias each; return False
-    where one round is better, or needed since products are added one by one."""
+                     int64_t thread_bytes, int64_t sums_bytes, int64_t channels, WeightParts *parts,
+                     Blocking *blocking) noexcept nogil:
+    """Make room for the parts of parts.tasks, of so many bytes of sums and channels of grad_bias each, at most
+    thread_bytes a thread; return False where one round is better, or needed since products are added one by one."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t size[3]
     cdef int64_t tiles, bytes
@@ -30,7 +31,7 @@ cdef bint book_parts(const ConvProblem *problem, const SumOrder *order, const Ti
     parts.bytes = parts.bias_bytes + round_up(sums_bytes, CONV_ALIGN)
     if threads == 1 or order.accumulate or tiling.extent[0] > 1 or sample.groups >= PARTS_GROUPS * threads \
             or parts.tasks > max(<int64_t>PARTS_TASKS * threads, sample.groups) or tiles < 2 * threads \
-            or mul_overflows(tiles * parts.tasks, parts.bytes, &bytes) or bytes > threads * <int64_t>PARTS_BYTES:
+            or mul_overflows(tiles * parts.tasks, parts.bytes, &bytes) or bytes > threads * thread_bytes:
         parts.bytes = 0
         return False
     book(&blocking.shared, PARTS_KEPT, bytes, 1)

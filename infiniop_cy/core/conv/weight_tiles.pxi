@@ -391,7 +391,7 @@ cdef void block_weight_tiles(const ConvProblem *problem, const SumOrder *order, 
     cut_weight_tiles(problem, order, vnni, by_taps, max_rows, max_samples, 1, own)
     columns = own.task_panels * own.co.columns
     if time <= two_rounds_time(sample, own.rows, columns, tiling_pixels(&own.tiling), threads) \
-            or not book_parts(problem, order, &own.tiling, threads,
+            or not book_parts(problem, order, &own.tiling, threads, PARTS_BYTES,
                               summed_rows(sample, own, own.rows) * columns * sample.item, columns,
                               &own.parts, blocking):
         own[0] = one_round

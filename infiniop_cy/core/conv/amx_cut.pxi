@@ -1,0 +1,66 @@
+# grad_weight by AMX: how rows and columns are cut into tasks. Every task of other rows packs the input again, into pairs
+# of positions, and every one of other columns grad_output; too few tasks, or uneven ones, leave threads waiting. Times
+# are in products of a row with a column, for each output position; the numbers here are measured.
+cdef enum:
+    AMX_FEW_TASKS = 64     # of which it is said how threads take them
+    AMX_FEW_THREADS = 16
+    AMX_PACK_TIME = 250    # of an element of bfloat16
+    PART_PACK_TIME = 150   # of one that is several, whose products take longer
+    AMX_KEEP_TIME = 600    # to keep a sum of a tile, and join it
+    PART_KEEP_TIME = 140
+
+
+cdef double amx_task_time(const SampleGeometry *sample, int64_t rows, int64_t columns) noexcept nogil:
+    """Estimate the time of a task."""
+    cdef double packing = AMX_PACK_TIME if sample.parts == 1 else PART_PACK_TIME
+    return <double>round_up(rows, AMX_HALF) * round_up(columns, AMX_HALF) * sample.taps + packing * (2 * columns + rows)
+
+
+cdef double one_amx_round_time(const SampleGeometry *sample, int64_t rows, int64_t columns, int threads) noexcept nogil:
+    """Estimate the time until all tasks of at most so many rows and columns are done: each is taken by the thread that
+    is idle first."""
+    cdef double busy[AMX_FEW_THREADS]
+    cdef double most = 0
+    cdef int64_t down = ceil_div(sample.cout, rows), across = ceil_div(sample.cin, columns), i
+    cdef int64_t tasks = sample.groups * down * across
+    cdef int t, idle
+    if tasks > AMX_FEW_TASKS or threads > AMX_FEW_THREADS:
+        return amx_task_time(sample, rows, columns) * (<double>tasks / threads + 1)
+    memset(busy, 0, sizeof(busy))
+    for i in range(tasks):
+        idle = 0
+        for t in range(1, threads):
+            if busy[t] < busy[idle]:
+                idle = t
+        busy[idle] += amx_task_time(sample, min(rows, sample.cout - i // across % down * rows),
+                                    min(columns, sample.cin - i % across * columns))
+        most = max(most, busy[idle])
+    return most
+
+
+cdef double cut_amx_tasks(const SampleGeometry *sample, int threads, int64_t *rows, int64_t *panels) noexcept nogil:
+    """Find the rows, AMX_OUTPUT_ROWS at most, and the panels of columns of a task whose sums fit the cache; return the
+    time that all of them take, or about."""
+    cdef int64_t r = min(sample.cout, <int64_t>AMX_OUTPUT_ROWS), p
+    cdef double time, least = -1
+    while True:
+        p = ceil_div(sample.cin, AMX_SIDE)
+        while True:
+            if r * p * sample.taps * AMX_SIDE * 4 <= (AMX_SUM_BYTES if p > 1 else 2 * AMX_SUM_BYTES):
+                time = one_amx_round_time(sample, r, p * AMX_SIDE, threads)
+                if least < 0 or time < least:
+                    least, rows[0], panels[0] = time, r, p
+            if p == 1:
+                break
+            p = ceil_div(p, 2)
+        if r <= AMX_HALF:
+            return least
+        r = round_up(ceil_div(r, 2), AMX_HALF)
+
+
+cdef bint two_amx_rounds_pay(const SampleGeometry *sample, const Tiling *tiling, int threads, double time) noexcept nogil:
+    """Say whether tasks that take this time are slower than tiles that any thread takes, whose sums are kept and
+    joined: nothing is packed twice, and threads have as much to do."""
+    cdef double keeping = AMX_KEEP_TIME if sample.parts == 1 else PART_KEEP_TIME
+    keeping *= <double>sample.cout * sample.cin * sample.taps / max(<int64_t>1, tiling_pixels(tiling))
+    return sample.groups * (amx_task_time(sample, sample.cout, sample.cin) + keeping) < threads * time
