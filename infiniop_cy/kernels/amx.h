@@ -29,6 +29,9 @@ struct LaterSums {
         return {sums, AMX_SIDE * 4, 64, to.rows, to.columns};
     }
     INFINIOP_INLINE void add() {
+        if (to.rows > 0) add_rows();
+    }
+    __attribute__((noinline)) void add_rows() {
         for (const char *from = sums; to.rows > 0; to.rows--, from += AMX_SIDE * 4, to.at += to.row) {
             add_vector(from, to.at);
             if (to.columns > 16) add_vector(from + 64, to.at + to.right);
@@ -45,6 +48,9 @@ struct Ahead {
     int64_t bytes;  // at a time
 
     INFINIOP_INLINE void ask() {
+        if (at < end) ask_some();
+    }
+    __attribute__((noinline)) void ask_some() {
         const char *until = end - at < bytes ? end : at + bytes;
         for (; at < until; at += 64) _mm_prefetch(at, _MM_HINT_T1);
     }

@@ -170,10 +170,19 @@ void transpose_some(const char *from, int64_t column, Row row, int rows, int col
     else Block::template few_rows<size>(from, column, row, rows, columns, rows);
 }
 
+// Where rows go, in bytes from the first: evenly, or each to a place of its own. One type for both, since whole squares
+// are compiled for it.
+struct RowPlaces {
+    int64_t step;
+    const int64_t *places;  // NULL where rows go evenly
+
+    INFINIOP_INLINE int64_t operator()(int64_t r) const { return places ? places[r] : r * step; }
+};
+
 // Few rows of columns without gaps, half a vector of them at most, such as the pixels of images: whole vectors are
 // loaded, which end in the columns behind. Goes on as far as there are such, and returns how far.
-template <class Block, class Place>
-int64_t transpose_few_rows(const char *from, int64_t column, char *to, Place place, int rows, int64_t columns) {
+template <class Block>
+int64_t transpose_few_rows(const char *from, int64_t column, char *to, RowPlaces place, int rows, int64_t columns) {
     constexpr int size = Block::size;
     int64_t c = 0;
     for (; (columns - c - size + 1) * column >= size * Block::from_item; c += size) {
@@ -184,10 +193,8 @@ int64_t transpose_few_rows(const char *from, int64_t column, char *to, Place pla
     return c;
 }
 
-// place(r): bytes from `to` to row r.
-template <class Block, class Place>
-INFINIOP_INLINE void transpose_rows(const char *from, int64_t column, char *to, Place place, int64_t rows,
-                                    int64_t columns) {
+template <class Block>
+void transpose_rows(const char *from, int64_t column, char *to, RowPlaces place, int64_t rows, int64_t columns) {
     constexpr int size = Block::size;
     int64_t done = 0;
     if (rows <= size / 2 && column == rows * Block::from_item)
@@ -212,12 +219,12 @@ INFINIOP_INLINE void transpose_rows(const char *from, int64_t column, char *to, 
 
 template <class Block>
 void transpose(const char *from, int64_t column, char *to, int64_t row, int64_t rows, int64_t columns) {
-    transpose_rows<Block>(from, column, to, [row](int64_t r) { return r * row; }, rows, columns);
+    transpose_rows<Block>(from, column, to, {row, nullptr}, rows, columns);
 }
 
 template <class Block>
 void transpose_to(const char *from, int64_t column, char *to, const int64_t *place, int64_t rows, int64_t columns) {
-    transpose_rows<Block>(from, column, to, [place](int64_t r) { return place[r]; }, rows, columns);
+    transpose_rows<Block>(from, column, to, {0, place}, rows, columns);
 }
 
 inline void copy_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t bytes) {
