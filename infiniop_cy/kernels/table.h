@@ -162,14 +162,14 @@ struct AmxBatchReduce {
     const int64_t *a_offset, *b_offset;
     int64_t a_row, a_down, a_step, b_row, b_right, c_right;
     int64_t parts, a_part, b_part;
-    const char *ahead;    // what will be multiplied next; of 0 bytes, nothing
+    const char *ahead;  // what will be multiplied next; of 0 bytes, nothing
     int64_t ahead_bytes;
 };
 
 enum { AMX_SIDE = 32, AMX_STEPS = 32 };  // rows and columns of one call at most, steps of one instruction
 enum { AMX_PANELS_COLUMNS = 512 };       // of several panels that are saved together, at most
 
-// What becomes of a product: it replaces what is there, its products are added to that one by one, or their sum, from zero.
+// What becomes of a product: it replaces what is there, its products are added to that one by one, or their sum.
 enum AmxSums { AMX_SET, AMX_ADD_PRODUCTS, AMX_ADD_SUM };
 
 // bfloat16 by AMX. Null where the instruction set has none; to be called where infiniop_amx().

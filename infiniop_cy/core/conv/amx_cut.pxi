@@ -1,6 +1,6 @@
-# grad_weight by AMX: how rows and columns are cut into tasks. Every task of other rows packs the input again, into pairs
-# of positions, and every one of other columns grad_output; too few tasks, or uneven ones, leave threads waiting. Times
-# are in products of a row with a column, for each output position; the numbers here are measured.
+# grad_weight by AMX: how rows and columns are cut into tasks. Every task of other rows packs the input again, into
+# pairs of positions, and every one of other columns grad_output; too few tasks, or uneven ones, leave threads waiting.
+# Times are in products of a row with a column, for each output position; the numbers here are measured.
 cdef enum:
     AMX_FEW_TASKS = 64     # of which it is said how threads take them
     AMX_FEW_THREADS = 16
@@ -58,7 +58,8 @@ cdef double cut_amx_tasks(const SampleGeometry *sample, int threads, int64_t *ro
         r = round_up(ceil_div(r, 2), AMX_HALF)
 
 
-cdef bint two_amx_rounds_pay(const SampleGeometry *sample, const Tiling *tiling, int threads, double time) noexcept nogil:
+cdef bint two_amx_rounds_pay(const SampleGeometry *sample, const Tiling *tiling, int threads,
+                             double time) noexcept nogil:
     """Say whether tasks that take this time are slower than tiles that any thread takes, whose sums are kept and
     joined: nothing is packed twice, and threads have as much to do."""
     cdef double keeping = AMX_KEEP_TIME if sample.parts == 1 else PART_KEEP_TIME

@@ -1,7 +1,13 @@
-# grad_weight's bfloat16 operands of one tap, where channels lie side by side: cells and pairs of positions are packed
-# from lines of memory at once, not by way of planes. They hold the same numbers.
+# grad_weight's operands where channels lie side by side: cells and pairs of positions are packed from lines of memory
+# at once, not by way of planes. They hold the same numbers.
 cdef enum:
     LINE_PIXELS = 64     # whose channels are taken half a panel at a time, while they are in the nearest cache
+
+cdef extern from *:
+    """
+    enum : int64_t { NO_LINE = INT64_MIN };
+    """
+    const int64_t NO_LINE  # of a position that is no pixel: zeros
 
 
 # The pixels of a tile, which follow each other evenly.
@@ -12,8 +18,13 @@ ctypedef struct PixelLines:
     int64_t room             # positions of each in a block, a multiple of AMX_STEPS
 
 
-cdef bint may_have_lines(const ConvRun *run, const ConvView *view) noexcept nogil:
-    """Say whether a tensor's tiles are read by lines wherever their pixels follow each other evenly."""
+cdef bint has_channel_lines(const ConvRun *run, const ConvView *view) noexcept nogil:
+    """Say whether the channels of a pixel are a line of memory."""
+    return view.channel == itemsize_of(run.sample.dtype)
+
+
+cdef bint may_follow_evenly(const ConvRun *run, const ConvView *view) noexcept nogil:
+    """Say whether the pixels of a tensor's tiles may be lines of bfloat16 that follow each other evenly."""
     return run.sample.taps == 1 and run.sample.dtype == DTYPE_BF16 and view.channel == 2
 
 
@@ -92,3 +103,140 @@ cdef bint pack_line_pairs(const PixelLines *lines, int64_t channel, int64_t chan
         memset(at + filled * AMX_LINE, 0, (positions // 2 - filled) * AMX_LINE)
         nonfinite |= kernels.vnni.replace_nonfinite(at, positions // 2 * 2 * AMX_HALF)
     return nonfinite
+
+
+# ---- lines that do not follow each other evenly: of several taps, whose blocks have gaps and padding
+
+cdef void list_lines(const ConvView *view, const int64_t *size, const Box *box, int64_t sample,
+                     int64_t *line) noexcept nogil:
+    """Find where the pixel of each position lies, in bytes from the first one of the tensor; samples have so many
+    positions."""
+    cdef int64_t n, z, y, x, i = 0, row
+    cdef int64_t at[3]
+    for n in range(box.samples):
+        for z in range(box.extent[0]):
+            at[0] = box.first[0] + z * box.step[0]
+            for y in range(box.extent[1]):
+                at[1], at[2] = box.first[1] + y * box.step[1], 0
+                row = (box.n + n) * view.n + at[0] * view.space[0] + at[1] * view.space[1]
+                if not is_inside(at, size):
+                    row = NO_LINE
+                for x in range(box.extent[2]):
+                    at[2] = box.first[2] + x * box.step[2]
+                    line[i] = row + at[2] * view.space[2] if row != NO_LINE and 0 <= at[2] < size[2] else NO_LINE
+                    i += 1
+        while i < (n + 1) * sample:
+            line[i] = NO_LINE
+            i += 1
+
+
+cdef int64_t even_lines(const int64_t *line, int64_t step, int64_t most, int64_t *apart) noexcept nogil:
+    """Count the lines from the first on, `step` entries from one to the next, that lie as far apart as the first two,
+    or are all missing."""
+    cdef int64_t count = 1
+    apart[0] = 0
+    if line[0] == NO_LINE:
+        while count < most and line[count * step] == NO_LINE:
+            count += 1
+        return count
+    if most > 1 and line[step] != NO_LINE:
+        apart[0] = line[step] - line[0]
+    while count < most and line[count * step] != NO_LINE \
+            and line[count * step] == line[(count - 1) * step] + apart[0]:
+        count += 1
+    return count
+
+
+cdef const char *find_line(const char *first, int64_t line) noexcept nogil:
+    """Return where a line is; NULL if it is missing."""
+    if line == NO_LINE:
+        return NULL
+    return first + line
+
+
+cdef bint put_pairs(const ConvRun *run, const char *first, const int64_t *line, int64_t apart, int64_t pairs,
+                    int64_t channels, int64_t half_bytes, char *to) noexcept nogil:
+    """Put some pairs of lines side by side, which lie that far apart; return whether there were inf and NaN of
+    float16."""
+    cdef int64_t step = AMX_HALF * itemsize_of(run.sample.dtype), c = 0
+    cdef bint nonfinite = False
+    while c < channels:
+        nonfinite |= kernels.parts[run.sample.dtype].of_planes(
+            find_line(first, line[0]), find_line(first, line[1]), apart, to, 2 * half_bytes, AMX_LINE, pairs, 0,
+            min(<int64_t>AMX_HALF, channels - c), AMX_HALF)
+        first += step
+        to += half_bytes
+        c += AMX_HALF
+    return nonfinite
+
+
+cdef bint pair_listed_lines(const ConvRun *run, const int64_t *line, const char *first, int64_t positions,
+                            int64_t channels, int64_t half_bytes, char *to) noexcept nogil:
+    """Put pairs of lines side by side, channel by channel, as [part][half of the columns][pair][column]. first: where
+    the channels of the tensor's first pixel are. inf and NaN of float16 become tiny; return whether there were any."""
+    cdef int64_t i = 0, low, high, many, piece
+    cdef bint nonfinite = False
+    while i < positions // 2:
+        many = even_lines(line, 2, min(<int64_t>LINE_PIXELS // 2, positions // 2 - i), &low)
+        many = even_lines(line + 1, 2, many, &high)
+        if line[0] == NO_LINE and line[1] == NO_LINE:
+            for piece in range(ceil_div(channels, AMX_HALF)):
+                zero_pairs(run.sample, many, half_bytes, to + piece * half_bytes)
+        else:
+            if line[0] == NO_LINE:
+                low = high
+            elif line[1] != NO_LINE and low != high:
+                many = 1
+            nonfinite |= put_pairs(run, first, line, low, many, channels, half_bytes, to)
+        i += many
+        line += 2 * many
+        to += many * AMX_LINE
+    return nonfinite
+
+
+cdef void zero_pairs(const SampleGeometry *sample, int64_t pairs, int64_t half_bytes, char *to) noexcept nogil:
+    """Write zeros for some pairs by AMX_HALF columns, all parts of them."""
+    cdef int64_t part
+    for part in range(sample.parts):
+        memset(to + part * 2 * half_bytes, 0, pairs * AMX_LINE)
+
+
+cdef bint pack_listed_pairs(const ConvRun *run, const int64_t *line, int64_t channel, int64_t channels,
+                            int64_t positions, int64_t half_bytes, bint odd, char *to) noexcept nogil:
+    """Pack the input as pairs of positions, once from the first one on and (odd) once from the second. inf and NaN
+    become tiny; return whether there were any."""
+    cdef const ConvView *x = &run.problem.view[CONV_INPUT]
+    cdef const char *first = x.data + channel * x.channel
+    cdef int64_t halves = ceil_div(channels, AMX_HALF), half, copy
+    cdef char *at
+    cdef bint nonfinite = False
+    for copy in range(2 if odd else 1):
+        at = to + copy * run.sample.parts * 2 * half_bytes
+        nonfinite |= pair_listed_lines(run, line + copy, first, positions - 2 * copy, channels, half_bytes, at)
+        for half in range(halves if run.sample.parts == 1 else 0):
+            nonfinite |= kernels.vnni.replace_nonfinite(at + half * half_bytes, (positions // 2 - copy) * 2 * AMX_HALF)
+    return nonfinite
+
+
+cdef void pack_listed_cells(const int64_t *line, const char *first, int64_t channels, int64_t steps, int64_t cells,
+                            char *to, char *staging) noexcept nogil:
+    """Pack grad_output of bfloat16 as [AMX_HALF co][step][co][position of the step]. cells: bytes of AMX_HALF co;
+    staging: room for the lines of a step that do not follow each other evenly."""
+    cdef int64_t place[AMX_OUTPUT_ROWS]
+    cdef int64_t row = round_up(2 * channels, CONV_ALIGN), s, c, i, many, apart
+    cdef const char *source
+    for c in range(channels):
+        place[c] = c // AMX_HALF * cells + c % AMX_HALF * AMX_LINE
+    for s in range(steps):
+        many = even_lines(line, 1, AMX_STEPS, &apart)
+        source = first + line[0]
+        if many < AMX_STEPS or line[0] == NO_LINE:
+            for i in range(AMX_STEPS):
+                if line[i] == NO_LINE:
+                    memset(staging + i * row, 0, 2 * channels)
+                else:
+                    memcpy(staging + i * row, first + line[i], 2 * channels)
+            source, apart = staging, row
+        kernels.transpose_to[DTYPE_BF16](source, apart, to, place, channels, AMX_STEPS)
+        line += AMX_STEPS
+        to += AMX_CELL

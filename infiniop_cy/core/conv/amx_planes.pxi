@@ -230,26 +230,31 @@ cdef void copy_cells(const AmxPlanes *planes, int64_t parts, int64_t channels, i
 
 cdef bint pack_amx_rows(const ConvRun *run, const AmxOutputTiles *tiles, const InputBlock *block, const Box *tile,
                         int64_t channel, int64_t channels, bint fresh, char *planes_to, char *to,
-                        char *staging) noexcept nogil:
+                        char *staging, int64_t *line) noexcept nogil:
     """Pack grad_output as [AMX_HALF co][step][part][co][position of the step], zeros where the block has no pixel of
     the tile. inf and NaN of float16 become tiny; return whether there were any. planes_to: AMX_HALF planes, whose zeros
-    stay from tile to tile."""
+    stay from tile to tile; line: room for the positions of the block."""
     cdef Box box = tile[0]
     cdef int64_t end[3]
     cdef int64_t c = 0, many
     cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef AmxPlanes planes
     cdef PixelLines lines
-    cdef bint nonfinite = False, by_lines = may_have_lines(run, view)
+    cdef bint nonfinite = False
     cdef int d
     output_size(run.sample, end)
-    if by_lines and find_lines(view, end, tile, block.sample, &lines):
+    if may_follow_evenly(run, view) and find_lines(view, end, tile, block.sample, &lines):
         pack_line_cells(&lines, channel, channels, tiles.g_cells, to)
         return False
     for d in range(3):
         end[d] = tile.first[d] + tile.extent[d]
         box.extent[d] = block.extent[d]
-    planes.sample, planes.pitch, planes.fresh = block.sample, tiles.g_pitch, fresh or by_lines
+    if has_channel_lines(run, view) and run.sample.parts == 1:
+        list_lines(view, end, &box, block.sample, line)
+        pack_listed_cells(line, view.data + channel * view.channel, channels, block.plane // AMX_STEPS,
+                          tiles.g_cells, to, staging)
+        return False
+    planes.sample, planes.pitch, planes.fresh = block.sample, tiles.g_pitch, fresh
     planes.part = AMX_HALF * tiles.g_pitch * 2
     while c < channels:
         many = min(<int64_t>AMX_HALF, channels - c)

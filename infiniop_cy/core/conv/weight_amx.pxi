@@ -12,6 +12,7 @@ cdef enum:
     AMX_BIAS = 6
     AMX_PACKING = 7
     AMX_G_PLANES = 8
+    AMX_LISTED = 9
 
     AMX_PARTS_BYTES = 1 << 21    # a thread, of sums of tiles
 
@@ -101,31 +102,52 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     book(local, AMX_STARTS, sample.taps, sizeof(int64_t))
     book(local, AMX_WEIGHT_LINE, sample.taps * AMX_SIDE, 4)
     book(local, AMX_BIAS, tiles.rows, sizeof(double))
-    book(local, AMX_PACKING, staging_elements(sample), 4)
+    book(local, AMX_PACKING, max(staging_elements(sample), AMX_STEPS * round_up(tiles.rows, AMX_STEPS) // 2), 4)
+    book(local, AMX_LISTED, tiles.x_pitch, sizeof(int64_t))
     blocking.tasks = own.parts.tasks
 
 
+cdef void list_input_lines(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t positions,
+                           int64_t *line) noexcept nogil:
+    """Find the lines of so many positions of the input's block, class after class."""
+    cdef int64_t size[3]
+    cdef int64_t number, i
+    cdef Box box
+    input_size(run.sample, size)
+    for number in range(class_count(block)):
+        class_box(run.sample, block, tile, number, &box)
+        list_lines(&run.problem.view[CONV_INPUT], size, &box, block.sample, line + number * block.plane)
+    for i in range(class_count(block) * block.plane, positions):
+        line[i] = NO_LINE
+
+
 cdef bint pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t channel, int64_t count,
-                           bint fresh, bint odd, char *scratch) noexcept nogil:
+                           bint fresh, bint odd, bint listed, char *scratch) noexcept nogil:
     """Pack the input of `count` ci as pairs of positions, once from the first position on and (odd) once from the
-    second. inf and NaN become tiny; return whether there were any."""
+    second. inf and NaN become tiny; return whether there were any. listed: whether other ci of this tile were before,
+    and its lines are known."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     cdef const AmxOutputTiles *tiles = &own.tiles
     cdef int64_t positions = amx_block_positions(block), c
     cdef int64_t apart[AMX_COLUMNS]
     cdef char *x = local_piece(run, AMX_X, scratch)
     cdef char *pairs = local_piece(run, AMX_X_PAIRS, scratch)
+    cdef int64_t *line = <int64_t *>local_piece(run, AMX_LISTED, scratch)
     cdef const ConvView *view = &run.problem.view[CONV_INPUT]
     cdef int64_t size[3]
-    cdef bint nonfinite, by_lines = may_have_lines(run, view)
+    cdef bint nonfinite
     cdef AmxPlanes planes
     cdef PixelLines lines
     cdef Box box
     input_size(run.sample, size)
     class_box(run.sample, block, tile, 0, &box)
-    if by_lines and find_lines(view, size, &box, block.sample, &lines):
+    if may_follow_evenly(run, view) and find_lines(view, size, &box, block.sample, &lines):
         return pack_line_pairs(&lines, channel, count, positions, tiles.half_bytes, pairs)
-    planes.pitch, planes.part, planes.fresh = tiles.x_pitch, AMX_SIDE * tiles.x_pitch * 2, fresh or by_lines
+    if has_channel_lines(run, view):
+        if not listed:
+            list_input_lines(run, block, tile, positions, line)
+        return pack_listed_pairs(run, line, channel, count, positions, tiles.half_bytes, odd, pairs)
+    planes.pitch, planes.part, planes.fresh = tiles.x_pitch, AMX_SIDE * tiles.x_pitch * 2, fresh
     nonfinite = pack_amx_input(run, block, tile, channel, count, &planes, x, local_piece(run, AMX_PACKING, scratch))
     for c in range(count):
         apart[c] = c * tiles.x_pitch * 2
@@ -268,7 +290,8 @@ cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t numbe
     odd = place_amx_taps(run, block, t.scratch)
     nonfinite_output = NONFINITE_OUTPUT if pack_amx_rows(
         run, &own.tiles, block, &tile, t.co_from, t.cos, fresh, local_piece(run, AMX_G_PLANES, t.scratch),
-        local_piece(run, AMX_G, t.scratch), local_piece(run, AMX_PACKING, t.scratch)) else 0
+        local_piece(run, AMX_G, t.scratch), local_piece(run, AMX_PACKING, t.scratch),
+        <int64_t *>local_piece(run, AMX_LISTED, t.scratch)) else 0
     if keeping:
         keep_bias(run.problem, &tile, bias)
     else:
@@ -277,7 +300,7 @@ cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t numbe
         count = min(<int64_t>AMX_SIDE, t.cis - p * AMX_SIDE)
         nonfinite = nonfinite_output
         if pack_amx_columns(run, block, &tile, t.group * sample.cin + t.ci_from + p * AMX_SIDE, count, fresh, odd,
-                            t.scratch):
+                            p > 0, t.scratch):
             nonfinite |= NONFINITE_INPUT
         multiply_amx_taps(run, count, t.cos, amx_depth(&tile, block), start, sums, t.scratch, &prefetch)
         for c in range(count if nonfinite else 0):

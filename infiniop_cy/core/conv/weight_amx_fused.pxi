@@ -9,6 +9,7 @@ cdef enum:
     FUSED_BIAS = 4
     FUSED_PACKING = 5
     FUSED_G_PLANES = 6
+    FUSED_LISTED = 7
 
 
 ctypedef struct WeightAmxFused:
@@ -56,7 +57,8 @@ cdef void block_weight_amx_fused(const ConvProblem *problem, const SumOrder *ord
     book(local, FUSED_G, ceil_div(tiles.rows, AMX_HALF), tiles.g_cells)
     book(local, FUSED_WEIGHT_SUMS, tiles.rows * own.task_panels * AMX_SIDE, 4)
     book(local, FUSED_BIAS, tiles.rows, sizeof(double))
-    book(local, FUSED_PACKING, staging_elements(sample), 4)
+    book(local, FUSED_PACKING, max(staging_elements(sample), AMX_STEPS * round_up(tiles.rows, AMX_STEPS) // 2), 4)
+    book(local, FUSED_LISTED, tiles.g_pitch, sizeof(int64_t))
     blocking.tasks = weight_amx_fused_tasks(sample, own)
 
 
@@ -138,7 +140,7 @@ cdef void weight_amx_fused_task(const ConvRun *run, int64_t number, char *scratc
         nonfinite = NONFINITE_OUTPUT if pack_amx_rows(
             run, tiles, &block, &tile, group * sample.cout + co_from, cos, fresh,
             local_piece(run, FUSED_G_PLANES, scratch), local_piece(run, FUSED_G, scratch),
-            local_piece(run, FUSED_PACKING, scratch)) else 0
+            local_piece(run, FUSED_PACKING, scratch), <int64_t *>local_piece(run, FUSED_LISTED, scratch)) else 0
         add_bias(problem, &tile, &bias)
         planes.fresh = fresh
         if pack_amx_input(run, &block, &tile, group * sample.cin, sample.cin, &planes, x,
