@@ -46,7 +46,9 @@ cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noex
         why[0] = b"few input channels to a group would leave most of an instruction empty"
         return False
     if sample.parts == 3 and (sample.cin * sample.taps < PART_MIN_PRODUCTS
-                              or sample.cout * sample.taps < PART_MIN_STEPS):
+                              or sample.cout * sample.taps < PART_MIN_STEPS
+                              or (sample.taps == 1 and sample.cin * sample.pixels_out
+                                  < PART_MIN_PIXEL_REUSE * (sample.cin + sample.pixels_out))):
         why[0] = b"elements are not multiplied often enough to pay for taking them apart"
         return False
     if sample.parts == 3 and gaps_cost_more(sample):
