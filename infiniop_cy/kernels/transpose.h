@@ -170,19 +170,26 @@ void transpose_some(const char *from, int64_t column, Row row, int rows, int col
     else Block::template few_rows<size>(from, column, row, rows, columns, rows);
 }
 
-// Where rows go, in bytes from the first: evenly, or each to a place of its own. One type for both, since whole squares
-// are compiled for it.
+// Where rows go, in bytes from the first: evenly, or each to a place of its own.
+struct EvenRows {
+    int64_t step;
+    INFINIOP_INLINE int64_t operator()(int64_t r) const { return r * step; }
+};
+
 struct RowPlaces {
     int64_t step;
-    const int64_t *places;  // NULL where rows go evenly
-
+    const int64_t *places = nullptr;  // where rows do not go evenly
     INFINIOP_INLINE int64_t operator()(int64_t r) const { return places ? places[r] : r * step; }
 };
 
+// Squares of 16-bit words are large: they are compiled once, for both.
+template <class Block> struct even_rows { typedef EvenRows type; };
+template <> struct even_rows<transpose_words> { typedef RowPlaces type; };
+
 // Few rows of columns without gaps, half a vector of them at most, such as the pixels of images: whole vectors are
 // loaded, which end in the columns behind. Goes on as far as there are such, and returns how far.
-template <class Block>
-int64_t transpose_few_rows(const char *from, int64_t column, char *to, RowPlaces place, int rows, int64_t columns) {
+template <class Block, class Place>
+int64_t transpose_few_rows(const char *from, int64_t column, char *to, Place place, int rows, int64_t columns) {
     constexpr int size = Block::size;
     int64_t c = 0;
     for (; (columns - c - size + 1) * column >= size * Block::from_item; c += size) {
@@ -193,8 +200,8 @@ int64_t transpose_few_rows(const char *from, int64_t column, char *to, RowPlaces
     return c;
 }
 
-template <class Block>
-void transpose_rows(const char *from, int64_t column, char *to, RowPlaces place, int64_t rows, int64_t columns) {
+template <class Block, class Place>
+void transpose_rows(const char *from, int64_t column, char *to, Place place, int64_t rows, int64_t columns) {
     constexpr int size = Block::size;
     int64_t done = 0;
     if (rows <= size / 2 && column == rows * Block::from_item)
@@ -219,12 +226,12 @@ void transpose_rows(const char *from, int64_t column, char *to, RowPlaces place,
 
 template <class Block>
 void transpose(const char *from, int64_t column, char *to, int64_t row, int64_t rows, int64_t columns) {
-    transpose_rows<Block>(from, column, to, {row, nullptr}, rows, columns);
+    transpose_rows<Block>(from, column, to, typename even_rows<Block>::type{row}, rows, columns);
 }
 
 template <class Block>
 void transpose_to(const char *from, int64_t column, char *to, const int64_t *place, int64_t rows, int64_t columns) {
-    transpose_rows<Block>(from, column, to, {0, place}, rows, columns);
+    transpose_rows<Block>(from, column, to, RowPlaces{0, place}, rows, columns);
 }
 
 inline void copy_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t bytes) {
