@@ -25,7 +25,7 @@ cdef bint has_channel_lines(const ConvRun *run, const ConvView *view) noexcept n
 
 cdef bint may_follow_evenly(const ConvRun *run, const ConvView *view) noexcept nogil:
     """Say whether the pixels of a tensor's tiles may be lines of bfloat16 that follow each other evenly."""
-    return run.sample.taps == 1 and run.sample.dtype == DTYPE_BF16 and view.channel == 2
+    return run.sample.taps == 1 and run.sample.dtype == DTYPE_BF16 and has_channel_lines(run, view)
 
 
 cdef bint find_lines(const ConvView *view, const int64_t *size, const Box *box, int64_t room,
@@ -46,6 +46,13 @@ cdef bint find_lines(const ConvView *view, const int64_t *size, const Box *box, 
     return is_inside(box.first, size) and is_inside(last, size) and follow_evenly(&one, 0, step)
 
 
+cdef void place_cells(int64_t channels, int64_t cells, int64_t *place) noexcept nogil:
+    """Find where channels of grad_output go in a step, in bytes. cells: bytes of AMX_HALF co."""
+    cdef int64_t c
+    for c in range(channels):
+        place[c] = c // AMX_HALF * cells + c % AMX_HALF * AMX_LINE
+
+
 cdef void pack_line_cells(const PixelLines *lines, int64_t channel, int64_t channels, int64_t cells,
                           char *to) noexcept nogil:
     """Pack grad_output as [AMX_HALF co][step][co][position of the step], zeros behind each sample's pixels. cells:
@@ -53,8 +60,7 @@ cdef void pack_line_cells(const PixelLines *lines, int64_t channel, int64_t chan
     cdef int64_t place[AMX_OUTPUT_ROWS]
     cdef int64_t n, s, c, many
     cdef const char *source
-    for c in range(channels):
-        place[c] = c // AMX_HALF * cells + c % AMX_HALF * AMX_LINE
+    place_cells(channels, cells, place)
     for n in range(lines.samples):
         source = lines.first + n * lines.next + channel * 2
         for s in range(lines.room // AMX_STEPS):
@@ -170,18 +176,26 @@ cdef bint put_pairs(const ConvRun *run, const char *first, const int64_t *line, 
     return nonfinite
 
 
+cdef void zero_pairs(const SampleGeometry *sample, int64_t pairs, int64_t channels, int64_t half_bytes,
+                     char *to) noexcept nogil:
+    """Write zeros for some pairs of lines, all parts of them."""
+    cdef int64_t half, part
+    for half in range(ceil_div(channels, AMX_HALF)):
+        for part in range(sample.parts):
+            memset(to + (2 * part + half) * half_bytes, 0, pairs * AMX_LINE)
+
+
 cdef bint pair_listed_lines(const ConvRun *run, const int64_t *line, const char *first, int64_t positions,
                             int64_t channels, int64_t half_bytes, char *to) noexcept nogil:
     """Put pairs of lines side by side, channel by channel, as [part][half of the columns][pair][column]. first: where
     the channels of the tensor's first pixel are. inf and NaN of float16 become tiny; return whether there were any."""
-    cdef int64_t i = 0, low, high, many, piece
+    cdef int64_t i = 0, low, high, many
     cdef bint nonfinite = False
     while i < positions // 2:
         many = even_lines(line, 2, min(<int64_t>LINE_PIXELS // 2, positions // 2 - i), &low)
         many = even_lines(line + 1, 2, many, &high)
         if line[0] == NO_LINE and line[1] == NO_LINE:
-            for piece in range(ceil_div(channels, AMX_HALF)):
-                zero_pairs(run.sample, many, half_bytes, to + piece * half_bytes)
+            zero_pairs(run.sample, many, channels, half_bytes, to)
         else:
             if line[0] == NO_LINE:
                 low = high
@@ -192,13 +206,6 @@ cdef bint pair_listed_lines(const ConvRun *run, const int64_t *line, const char 
         line += 2 * many
         to += many * AMX_LINE
     return nonfinite
-
-
-cdef void zero_pairs(const SampleGeometry *sample, int64_t pairs, int64_t half_bytes, char *to) noexcept nogil:
-    """Write zeros for some pairs by AMX_HALF columns, all parts of them."""
-    cdef int64_t part
-    for part in range(sample.parts):
-        memset(to + part * 2 * half_bytes, 0, pairs * AMX_LINE)
 
 
 cdef bint pack_listed_pairs(const ConvRun *run, const int64_t *line, int64_t channel, int64_t channels,
@@ -218,15 +225,24 @@ cdef bint pack_listed_pairs(const ConvRun *run, const int64_t *line, int64_t cha
     return nonfinite
 
 
+cdef int64_t staged_line_bytes(int64_t channels) noexcept nogil:
+    """Count the bytes from line to line of bfloat16 that are staged together."""
+    return round_up(2 * channels, CONV_ALIGN)
+
+
+cdef int64_t amx_packing_bytes(const SampleGeometry *sample, int64_t rows) noexcept nogil:
+    """Count the bytes that packing takes, of planes or of a step's lines of so many co."""
+    return max(staging_elements(sample) * 4, AMX_STEPS * staged_line_bytes(rows))
+
+
 cdef void pack_listed_cells(const int64_t *line, const char *first, int64_t channels, int64_t steps, int64_t cells,
                             char *to, char *staging) noexcept nogil:
     """Pack grad_output of bfloat16 as [AMX_HALF co][step][co][position of the step]. cells: bytes of AMX_HALF co;
     staging: room for the lines of a step that do not follow each other evenly."""
     cdef int64_t place[AMX_OUTPUT_ROWS]
-    cdef int64_t row = round_up(2 * channels, CONV_ALIGN), s, c, i, many, apart
+    cdef int64_t row = staged_line_bytes(channels), s, i, many, apart
     cdef const char *source
-    for c in range(channels):
-        place[c] = c // AMX_HALF * cells + c % AMX_HALF * AMX_LINE
+    place_cells(channels, cells, place)
     for s in range(steps):
         many = even_lines(line, 1, AMX_STEPS, &apart)
         source = first + line[0]

@@ -83,16 +83,19 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     cdef WeightAmx *own = <WeightAmx *>blocking.own
     cdef AmxOutputTiles *tiles = &own.tiles
     cdef Scratch *local = &blocking.local
-    cdef int64_t rows, panels
-    cdef double time = cut_amx_tasks(sample, threads, &rows, &panels)
+    cdef WeightAmx two_rounds
+    cdef double time
     block_amx_output(problem, order, tiles)
-    own.panels = ceil_div(sample.cin, AMX_SIDE)
-    cut_amx_tasks(sample, 1, &tiles.rows, &own.task_panels)
-    own.parts.tasks = weight_amx_tasks(sample, own)
-    if not two_amx_rounds_pay(sample, &tiles.tiling, threads, time) or not book_parts(
-            problem, order, &tiles.tiling, threads, AMX_PARTS_BYTES,
-            own.task_panels * sample.taps * amx_tap_bytes(own), tiles.rows, &own.parts, blocking):
-        tiles.rows, own.task_panels, own.parts.bytes = rows, panels, 0
+    own.panels, own.parts.bytes = ceil_div(sample.cin, AMX_SIDE), 0
+    time = cut_amx_tasks(sample, threads, &tiles.rows, &own.task_panels)
+    if two_amx_rounds_pay(sample, &tiles.tiling, threads, time):
+        two_rounds = own[0]
+        cut_amx_tasks(sample, 1, &two_rounds.tiles.rows, &two_rounds.task_panels)
+        two_rounds.parts.tasks = weight_amx_tasks(sample, &two_rounds)
+        if book_parts(problem, order, &tiles.tiling, threads, AMX_PARTS_BYTES,
+                      two_rounds.task_panels * sample.taps * amx_tap_bytes(&two_rounds), two_rounds.tiles.rows,
+                      &two_rounds.parts, blocking):
+            own[0] = two_rounds
     own.parts.tasks = weight_amx_tasks(sample, own)
     book(local, AMX_X, tiles.x_pitch * AMX_SIDE, 2 * sample.parts)
     book(local, AMX_X_PAIRS, 4 * tiles.half_bytes, sample.parts)
@@ -102,7 +105,7 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     book(local, AMX_STARTS, sample.taps, sizeof(int64_t))
     book(local, AMX_WEIGHT_LINE, sample.taps * AMX_SIDE, 4)
     book(local, AMX_BIAS, tiles.rows, sizeof(double))
-    book(local, AMX_PACKING, max(staging_elements(sample), AMX_STEPS * round_up(tiles.rows, AMX_STEPS) // 2), 4)
+    book(local, AMX_PACKING, amx_packing_bytes(sample, tiles.rows), 1)
     book(local, AMX_LISTED, tiles.x_pitch, sizeof(int64_t))
     blocking.tasks = own.parts.tasks
 

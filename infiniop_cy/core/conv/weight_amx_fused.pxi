@@ -57,7 +57,7 @@ cdef void block_weight_amx_fused(const ConvProblem *problem, const SumOrder *ord
     book(local, FUSED_G, ceil_div(tiles.rows, AMX_HALF), tiles.g_cells)
     book(local, FUSED_WEIGHT_SUMS, tiles.rows * own.task_panels * AMX_SIDE, 4)
     book(local, FUSED_BIAS, tiles.rows, sizeof(double))
-    book(local, FUSED_PACKING, max(staging_elements(sample), AMX_STEPS * round_up(tiles.rows, AMX_STEPS) // 2), 4)
+    book(local, FUSED_PACKING, amx_packing_bytes(sample, tiles.rows), 1)
     book(local, FUSED_LISTED, tiles.g_pitch, sizeof(int64_t))
     blocking.tasks = weight_amx_fused_tasks(sample, own)
 
@@ -135,8 +135,7 @@ cdef void weight_amx_fused_task(const ConvRun *run, int64_t number, char *scratc
         move_fused_weights(problem, group * sample.cout + co_from, cos, from_column, many, sums, columns, True)
     nonfinite_sums.group, nonfinite_sums.co_from, nonfinite_sums.cos = group, co_from, cos
     nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = columns, 1
-    while next_amx_tile(run, tiles, tile_number, group, co_from, cos, panels, &tile, &block,
-                        &fresh, &prefetch):
+    while next_amx_tile(run, tiles, tile_number, group, co_from, cos, panels, &tile, &block, &fresh, &prefetch):
         nonfinite = NONFINITE_OUTPUT if pack_amx_rows(
             run, tiles, &block, &tile, group * sample.cout + co_from, cos, fresh,
             local_piece(run, FUSED_G_PLANES, scratch), local_piece(run, FUSED_G, scratch),

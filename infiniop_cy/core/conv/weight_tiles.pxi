@@ -191,10 +191,11 @@ cdef void next_weight_sums(const ConvRun *run, WeightTile *t) noexcept nogil:
 
 cdef void next_weight_group(const ConvRun *run, WeightTile *t) noexcept nogil:
     """Go on to the next of a task's groups, in the tile that is read."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     next_weight_sums(run, t)
-    # Of lines, where pairs are of pixels.
-    t.input += run.sample.cin * (4 if (<const WeightTiles *>run.blocking.own).co.vnni else run.sample.item)
-    t.columns += run.sample.cout * run.sample.item
+    t.input += sample.cin * (4 if own.co.vnni else sample.item)  # of lines, where pairs are of pixels
+    t.columns += sample.cout * sample.item
 
 
 cdef void clear_weight_sums(const ConvRun *run, const WeightTile *t) noexcept nogil:
