@@ -136,9 +136,12 @@ enum { BFLOAT16_PARTS = 3 };
 struct PartKernels {
     int parts;
     // Rows of `count` numbers between zeros, `before` of them, up to `width`: part p of row r at to + p * part + r *
-    // to_row. Rows are from_row and to_row bytes apart.
-    int (*of_rows)(const char *from, int64_t from_row, char *to, int64_t part, int64_t to_row, int64_t rows,
-                   int64_t before, int64_t count, int64_t width);
+    // to_row. Rows are from_row and to_row bytes apart, and every 32 numbers to_next bytes after the 32 before them.
+    int (*of_rows)(const char *from, int64_t from_row, char *to, int64_t part, int64_t to_row, int64_t to_next,
+                   int64_t rows, int64_t before, int64_t count, int64_t width);
+    // Pairs of numbers of at most 16 such rows side by side, row by row, in 64 bytes: part p of pair i at
+    // to + p * part + i * 64; zeros where there are none.
+    int (*of_row_pairs)(const char *from, int64_t from_row, char *to, int64_t part, int64_t rows, int64_t count);
     // Pairs of channels, pixel by pixel, as VnniKernels.of_planes has them, part by part.
     int (*of_planes)(const char *low, const char *high, int64_t from_row, char *to, int64_t part, int64_t to_row,
                      int64_t rows, int64_t before, int64_t pixels, int64_t width);

@@ -121,8 +121,9 @@ cdef extern from "../kernels/table.h" nogil:
         PadKernel pad_every_other
     ctypedef struct PartKernels:
         int parts
-        int (*of_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t,
+        int (*of_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                        int64_t) noexcept nogil
+        int (*of_row_pairs)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
         int (*of_planes)(const char *, const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t,
                          int64_t) noexcept nogil
         int (*of_pixels)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil

@@ -1,5 +1,5 @@
-# grad_weight's operands where channels lie side by side: cells and pairs of positions are packed from lines of memory
-# at once, not by way of planes. They hold the same numbers.
+# grad_weight's operands that are packed from memory at once, not by way of planes: of one tap, where pixels follow each
+# other evenly and they or channels lie side by side; of several taps, where channels do. They hold the same numbers.
 cdef enum:
     LINE_PIXELS = 64     # whose channels are taken half a panel at a time, while they are in the nearest cache
 
@@ -14,6 +14,7 @@ cdef extern from *:
 ctypedef struct PixelLines:
     const char *first        # channel 0 of the first one
     int64_t step, next       # bytes from pixel to pixel, and from sample to sample
+    int64_t channel          # and from channel to channel
     int64_t samples, pixels  # and pixels of each
     int64_t room             # positions of each in a block, a multiple of AMX_STEPS
 
@@ -23,14 +24,10 @@ cdef bint has_channel_lines(const ConvRun *run, const ConvView *view) noexcept n
     return view.channel == itemsize_of(run.sample.dtype)
 
 
-cdef bint may_follow_evenly(const ConvRun *run, const ConvView *view) noexcept nogil:
-    """Say whether the pixels of a tensor's tiles may be lines of bfloat16 that follow each other evenly."""
-    return run.sample.taps == 1 and run.sample.dtype == DTYPE_BF16 and has_channel_lines(run, view)
-
-
-cdef bint find_lines(const ConvView *view, const int64_t *size, const Box *box, int64_t room,
+cdef bint find_lines(const ConvRun *run, const ConvView *view, const int64_t *size, const Box *box, int64_t room,
                      PixelLines *lines) noexcept nogil:
-    """Find the pixels of a box; return False if they do not follow each other evenly, or leave the tensor."""
+    """Find the pixels of a box under one tap; return False if they do not follow each other evenly, leave the tensor,
+    or neither they nor their channels lie side by side."""
     cdef int64_t step[3]
     cdef int64_t last[3]
     cdef Box one = box[0]
@@ -41,10 +38,13 @@ cdef bint find_lines(const ConvView *view, const int64_t *size, const Box *box, 
         step[d] = box.step[d] * view.space[d]
         last[d] = box.first[d] + (box.extent[d] - 1) * box.step[d]
         lines.first += box.first[d] * view.space[d]
-    lines.step, lines.next, lines.room = step[2], view.n, room
+    lines.step, lines.next, lines.channel, lines.room = step[2], view.n, view.channel, room
     lines.samples, lines.pixels = box.samples, box_positions(&one)
-    return is_inside(box.first, size) and is_inside(last, size) and follow_evenly(&one, 0, step)
+    return run.sample.taps == 1 and (has_channel_lines(run, view) or step[2] == itemsize_of(run.sample.dtype)) \
+        and is_inside(box.first, size) and is_inside(last, size) and follow_evenly(&one, 0, step)
 
+
+# ---- grad_output, as [AMX_HALF co][step][part][co][position of the step], zeros behind each sample's pixels
 
 cdef void place_cells(int64_t channels, int64_t cells, int64_t *place) noexcept nogil:
     """Find where channels of grad_output go in a step, in bytes. cells: bytes of AMX_HALF co."""
@@ -53,61 +53,105 @@ cdef void place_cells(int64_t channels, int64_t cells, int64_t *place) noexcept 
         place[c] = c // AMX_HALF * cells + c % AMX_HALF * AMX_LINE
 
 
-cdef void pack_line_cells(const PixelLines *lines, int64_t channel, int64_t channels, int64_t cells,
-                          char *to) noexcept nogil:
-    """Pack grad_output as [AMX_HALF co][step][co][position of the step], zeros behind each sample's pixels. cells:
-    bytes of AMX_HALF co."""
+cdef void transpose_cells(const char *source, int64_t step, int64_t pixels, int64_t room, int64_t channels,
+                          int64_t cells, char *to) noexcept nogil:
+    """Pack some pixels of bfloat16 whose channels lie side by side."""
     cdef int64_t place[AMX_OUTPUT_ROWS]
-    cdef int64_t n, s, c, many
-    cdef const char *source
+    cdef int64_t s, c, many
     place_cells(channels, cells, place)
+    for s in range(room // AMX_STEPS):
+        many = max(<int64_t>0, min(<int64_t>AMX_STEPS, pixels - s * AMX_STEPS))
+        for c in range(channels if many < AMX_STEPS else 0):
+            memset(to + place[c], 0, AMX_LINE)
+        if many:
+            kernels.transpose_to[DTYPE_BF16](source, step, to, place, channels, many)
+        source += AMX_STEPS * step
+        to += AMX_CELL
+
+
+cdef bint part_cells(const ConvRun *run, const PixelLines *lines, const char *source, int64_t channels, char *to,
+                     char *staging) noexcept nogil:
+    """Pack one sample of at most AMX_HALF co; staging: as many rows. Return whether there were inf and NaN of
+    float16."""
+    cdef int dtype = run.sample.dtype
+    cdef int64_t item = itemsize_of(dtype), next = run.sample.parts * AMX_CELL, x = 0, many
+    cdef bint nonfinite = False
+    if lines.step == item:
+        return kernels.parts[dtype].of_rows(source, lines.channel, to, AMX_CELL, AMX_LINE, next, channels, 0,
+                                            lines.pixels, lines.room)
+    while x < lines.room:
+        many = max(<int64_t>0, min(<int64_t>STAGE_PIXELS, lines.pixels - x))
+        kernels.transpose[dtype](source + x * lines.step, lines.step, staging, STAGE_ROW * item, channels, many)
+        nonfinite |= kernels.parts[dtype].of_rows(staging, STAGE_ROW * item, to + x // AMX_STEPS * next, AMX_CELL,
+                                                  AMX_LINE, next, channels, 0, many,
+                                                  min(<int64_t>STAGE_PIXELS, lines.room - x))
+        x += STAGE_PIXELS
+    return nonfinite
+
+
+cdef bint pack_line_cells(const ConvRun *run, const PixelLines *lines, int64_t channel, int64_t channels,
+                          int64_t cells, char *to, char *staging) noexcept nogil:
+    """Pack grad_output. cells: bytes of AMX_HALF co. inf and NaN of float16 become tiny; return whether there were
+    any."""
+    cdef int64_t n, c
+    cdef bint nonfinite = False
+    cdef const char *source = lines.first + channel * lines.channel
     for n in range(lines.samples):
-        source = lines.first + n * lines.next + channel * 2
-        for s in range(lines.room // AMX_STEPS):
-            many = max(<int64_t>0, min(<int64_t>AMX_STEPS, lines.pixels - s * AMX_STEPS))
-            for c in range(channels if many < AMX_STEPS else 0):
-                memset(to + place[c], 0, AMX_LINE)
-            if many:
-                kernels.transpose_to[DTYPE_BF16](source, lines.step, to, place, channels, many)
-            source += AMX_STEPS * lines.step
-            to += AMX_CELL
+        if run.sample.dtype == DTYPE_BF16 and lines.channel == 2:
+            transpose_cells(source, lines.step, lines.pixels, lines.room, channels, cells, to)
+        else:
+            c = 0
+            while c < channels:
+                nonfinite |= part_cells(run, lines, source + c * lines.channel, min(<int64_t>AMX_HALF, channels - c),
+                                        to + c // AMX_HALF * cells, staging)
+                c += AMX_HALF
+        source += lines.next
+        to += lines.room // AMX_STEPS * run.sample.parts * AMX_CELL
+    return nonfinite
 
 
-cdef void pair_lines(const char *source, int64_t step, int64_t pixels, int64_t channels, char *to) noexcept nogil:
-    """Put pairs of pixels side by side, channel by channel, as AMX_HALF columns; behind an odd one comes a zero."""
-    cdef const PartKernels *parts = &kernels.parts[DTYPE_BF16]
-    parts.of_planes(source, source + step, 2 * step, to, 0, AMX_LINE, pixels // 2, 0, channels, AMX_HALF)
+# ---- the input, as [part][half of the columns][pair of positions][column], zeros behind each sample's pixels
+
+cdef bint pair_some_lines(const ConvRun *run, const PixelLines *lines, const char *source, int64_t pixels,
+                          int64_t channels, char *to, int64_t part) noexcept nogil:
+    """Put pairs of pixels of at most AMX_HALF columns side by side; behind an odd one comes a zero. Return whether there
+    were inf and NaN of float16."""
+    cdef const PartKernels *parts = &kernels.parts[run.sample.dtype]
+    cdef int64_t step = lines.step
+    cdef bint nonfinite
+    if step == itemsize_of(run.sample.dtype):
+        return parts.of_row_pairs(source, lines.channel, to, part, channels, pixels)
+    nonfinite = parts.of_planes(source, source + step, 2 * step, to, part, AMX_LINE, pixels // 2, 0, channels, AMX_HALF)
     if pixels % 2:
-        parts.of_planes(source + (pixels - 1) * step, NULL, 0, to + pixels // 2 * AMX_LINE, 0, AMX_LINE, 1, 0, channels,
-                        AMX_HALF)
+        nonfinite |= parts.of_planes(source + (pixels - 1) * step, NULL, 0, to + pixels // 2 * AMX_LINE, part, AMX_LINE,
+                                     1, 0, channels, AMX_HALF)
+    return nonfinite
 
 
-cdef bint pack_line_pairs(const PixelLines *lines, int64_t channel, int64_t channels, int64_t positions,
-                          int64_t half_bytes, char *to) noexcept nogil:
-    """Pack the input as [half of the columns][pair of positions][column], zeros behind each sample's pixels and up to
-    `positions`. inf and NaN become tiny; return whether there were any."""
+cdef bint pack_line_pairs(const ConvRun *run, const PixelLines *lines, int64_t channel, int64_t channels,
+                          int64_t positions, int64_t half_bytes, char *to) noexcept nogil:
+    """Pack the input, and zeros up to `positions`. inf and NaN become tiny; return whether there were any."""
     cdef int64_t halves = ceil_div(channels, AMX_HALF), n, x, half, many, filled = ceil_div(lines.pixels, 2)
-    cdef const char *source
-    cdef char *at
+    cdef int64_t columns = AMX_HALF * lines.channel
+    cdef const char *source = lines.first + channel * lines.channel
+    cdef char *at = to
     cdef bint nonfinite = False
     for n in range(lines.samples):
-        source = lines.first + n * lines.next + channel * 2
-        at = to + n * (lines.room // 2) * AMX_LINE
         x = 0
         while x < lines.pixels:
             many = min(<int64_t>LINE_PIXELS, lines.pixels - x)
             for half in range(halves):
-                pair_lines(source + x * lines.step + half * AMX_HALF * 2, lines.step, many,
-                           min(<int64_t>AMX_HALF, channels - half * AMX_HALF),
-                           at + half * half_bytes + x // 2 * AMX_LINE)
+                nonfinite |= pair_some_lines(run, lines, source + x * lines.step + half * columns, many,
+                                             min(<int64_t>AMX_HALF, channels - half * AMX_HALF),
+                                             at + half * half_bytes + x // 2 * AMX_LINE, 2 * half_bytes)
             x += many
-        for half in range(halves):
-            memset(at + half * half_bytes + filled * AMX_LINE, 0, (lines.room // 2 - filled) * AMX_LINE)
-    for half in range(halves):
-        at = to + half * half_bytes
-        filled = lines.samples * (lines.room // 2)
-        memset(at + filled * AMX_LINE, 0, (positions // 2 - filled) * AMX_LINE)
-        nonfinite |= kernels.vnni.replace_nonfinite(at, positions // 2 * 2 * AMX_HALF)
+        zero_pairs(run.sample, lines.room // 2 - filled, channels, half_bytes, at + filled * AMX_LINE)
+        source += lines.next
+        at += lines.room // 2 * AMX_LINE
+    filled = lines.samples * (lines.room // 2)
+    zero_pairs(run.sample, positions // 2 - filled, channels, half_bytes, at)
+    for half in range(halves if run.sample.parts == 1 else 0):
+        nonfinite |= kernels.vnni.replace_nonfinite(to + half * half_bytes, positions // 2 * 2 * AMX_HALF)
     return nonfinite
 
 

@@ -243,9 +243,8 @@ cdef bint pack_amx_rows(const ConvRun *run, const AmxOutputTiles *tiles, const I
     cdef bint nonfinite = False
     cdef int d
     output_size(run.sample, end)
-    if may_follow_evenly(run, view) and find_lines(view, end, tile, block.sample, &lines):
-        pack_line_cells(&lines, channel, channels, tiles.g_cells, to)
-        return False
+    if find_lines(run, view, end, tile, block.sample, &lines):
+        return pack_line_cells(run, &lines, channel, channels, tiles.g_cells, to, staging)
     for d in range(3):
         end[d] = tile.first[d] + tile.extent[d]
         box.extent[d] = block.extent[d]

@@ -35,14 +35,14 @@ cdef bint pack_part_rows(int dtype, const PartLayout *layout, const ConvView *vi
     cdef int64_t row = STAGE_ROW * itemsize_of(dtype), h, at, count, skip
     cdef bint nonfinite = False
     if step == itemsize_of(dtype):  # then there is one channel
-        return parts.of_rows(source, next, to, layout.part, width * 2, part.rows, part.skip, part.inside, width)
+        return parts.of_rows(source, next, to, layout.part, width * 2, AMX_LINE, part.rows, part.skip, part.inside, width)
     for h in range(part.rows):
         at = 0
         while at < part.inside:  # the first piece takes the zeros before it, the last one those behind it
             count, skip = min(<int64_t>STAGE_PIXELS, part.inside - at), 0 if at else part.skip
             stage_pixels(dtype, view, source + at * step, step, count, channels, stage)
             nonfinite |= parts.of_rows(stage, row, to + (part.skip + at - skip) * 2, layout.part, layout.pitch,
-                                       channels, skip, count,
+                                       AMX_LINE, channels, skip, count,
                                        skip + count if at + count < part.inside else width - part.skip - at + skip)
             at += count
         source += next

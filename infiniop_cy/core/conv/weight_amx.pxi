@@ -144,8 +144,8 @@ cdef bint pack_amx_columns(const ConvRun *run, const InputBlock *block, const Bo
     cdef Box box
     input_size(run.sample, size)
     class_box(run.sample, block, tile, 0, &box)
-    if may_follow_evenly(run, view) and find_lines(view, size, &box, block.sample, &lines):
-        return pack_line_pairs(&lines, channel, count, positions, tiles.half_bytes, pairs)
+    if find_lines(run, view, size, &box, block.sample, &lines):
+        return pack_line_pairs(run, &lines, channel, count, positions, tiles.half_bytes, pairs)
     if has_channel_lines(run, view):
         if not listed:
             list_input_lines(run, block, tile, positions, line)
@@ -195,24 +195,24 @@ cdef void move_amx_weights(const ConvRun *run, int64_t co_from, int64_t cos, int
     cdef char *at
     cdef char *element
     cdef int64_t taps = sample.taps, pitch = amx_tap_bytes(own), co, panel, c, many, tap
-    cdef bint in_line = weights_in_line(sample, w)
+    cdef bint in_line = taps > 1 and weights_in_line(sample, w)
     for co in range(cos):
         for panel in range(ceil_div(cis, AMX_SIDE)):
             c = panel * AMX_SIDE
             many = min(<int64_t>AMX_SIDE, cis - c)
             at = sums + panel * taps * pitch + co * AMX_SIDE * 4
             for tap in range(0 if in_line else taps):
-                element = weights + (ci_from + c) * w.channel + tap_offset(sample, w, tap)
+                element = weights + (ci_from + c) * w.channel + (tap_offset(sample, w, tap) if taps > 1 else 0)
                 if loading:
                     run.problem.load(element, w.channel, at + tap * pitch, 4, many)
                 else:
                     run.problem.save(at + tap * pitch, 4, element, w.channel, many)
             if not in_line:
                 continue
-            if not loading and taps > 1:
+            if not loading:
                 kernels.transpose[DTYPE_F32](at, pitch, line, taps * 4, many, taps)
-            move_weights(run.problem, (ci_from + c) * taps, many * taps, line if taps > 1 else at, weights, loading)
-            if loading and taps > 1:
+            move_weights(run.problem, (ci_from + c) * taps, many * taps, line, weights, loading)
+            if loading:
                 kernels.transpose[DTYPE_F32](line, taps * 4, at, pitch, taps, many)
         weights += w.n
 
