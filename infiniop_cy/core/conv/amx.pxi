@@ -7,11 +7,11 @@ cdef enum:
     AMX_MIN_CHANNELS = 9       # fewer leave most of an instruction empty
     AMX_MAX_TAPS = 512
     PART_MIN_CHANNELS = 24     # where an element is several bfloat16
-    PART_MIN_REUSE = 90        # for grad_weight: how often an element that is taken apart is multiplied, or about
+    PART_MIN_REUSE = 120       # for float32's grad_weight: how often an element that is taken apart is multiplied
+    HALF_MIN_REUSE = 40        # and for float16's
     PART_MIN_PRODUCTS = 128    # for float32's grad_input, the same
     PART_MIN_STEPS = 48        # for float32's grad_input: output channels by taps
     PART_MIN_PIXEL_REUSE = 45  # for float32's grad_input under one tap: the same, of a sample's pixels and of weights
-    PART_MIN_TAPS = 5          # for float32's grad_weight: fewer leave the input where it lies to the other algorithms
     AMX_HALF = 16              # rows or columns of one instruction
     AMX_CELL = 1024            # bytes of 16 rows of a by 32 steps
     AMX_COLUMNS = 32           # AMX_SIDE, as a constant

@@ -35,7 +35,7 @@ ctypedef struct WeightAmxTask:
 cdef bint reuses_parts(const SampleGeometry *sample, const char **why) noexcept nogil:
     """Say whether elements that are taken apart are multiplied often enough, in instructions that are not mostly
     empty."""
-    cdef int64_t reuse = sample.cin * sample.cout * min(sample.taps, <int64_t>AMX_COLUMNS) // (sample.cin + sample.cout)
+    cdef int64_t products = sample.cin * sample.cout * min(sample.taps, <int64_t>AMX_COLUMNS), pixels
     cdef bint strided = False
     cdef Tiling tiling
     cdef InputBlock block
@@ -44,15 +44,17 @@ cdef bint reuses_parts(const SampleGeometry *sample, const char **why) noexcept 
         return True
     for d in range(3):
         strided = strided or sample.axis[d].stride > 1
-    if (strided and sample.taps > 1) or reuse < PART_MIN_REUSE or (sample.parts == 3 and (
-            sample.taps < PART_MIN_TAPS or 4 * round_up(sample.cin, AMX_COLUMNS) > 5 * sample.cin
-            or max(sample.cin, sample.cout) <= AMX_COLUMNS)):
-        why[0] = b"elements are not multiplied often enough to pay for taking them apart"
-        return False
     cut_amx_output(sample, &tiling)
     amx_input_block(sample, tiling.extent, 1, &block)
+    pixels = tiling_pixels(&tiling)
+    if (strided and sample.taps > 1) or (sample.parts == 3 and (
+            4 * round_up(sample.cin, AMX_COLUMNS) > 5 * sample.cin or max(sample.cin, sample.cout) <= AMX_COLUMNS)) \
+            or products * pixels < (sample.cin * class_count(&block) * block.plane + sample.cout * pixels) \
+            * (PART_MIN_REUSE if sample.parts == 3 else HALF_MIN_REUSE):
+        why[0] = b"elements are not multiplied often enough to pay for taking them apart"
+        return False
     why[0] = b"images are so small that most of an instruction would be empty"
-    return 5 * tiling_pixels(&tiling) \
+    return 5 * pixels \
         >= (4 if sample.parts == 3 else 3) * round_up(positions_under_tile(&tiling, &block), AMX_STEPS)
 
 
