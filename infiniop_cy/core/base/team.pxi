@@ -7,7 +7,8 @@
 #
 # But a region ends when all of its threads have been there, and where other processes keep the cores busy a thread may
 # come milliseconds late, to find nothing left to do. That lateness is measured: while it is recent, each round begins
-# alone, and goes on with a region of its own only if what is left is worth more than a team was late.
+# alone, and goes on with a region of its own only if what is left is worth more than a team was late. A call that is
+# known to be worth more does not begin alone: its first unit may be half of it.
 cdef extern from "base/team.h" nogil:
     ctypedef void (*TeamBody)(void *context, int thread) noexcept nogil
     void run_region(int size, TeamBody body, void *context)
@@ -275,10 +276,12 @@ cdef void begin_team(Team *team, int threads) noexcept nogil:
     team.threads, team.in_region = allowed_team(threads) if threads > 1 else 1, False
 
 
-cdef void run_rounds(Team *team, void (*program)(Team *, void *) noexcept nogil, void *context) noexcept nogil:
-    """Call program(team, context), whose rounds share a region, if no team was late lately."""
+cdef void run_rounds(Team *team, double least_ns, void (*program)(Team *, void *) noexcept nogil,
+                     void *context) noexcept nogil:
+    """Call program(team, context), whose rounds share a region, unless a team was late lately by more than threads
+    save. least_ns: what the calling thread alone would take, at least."""
     # One thread opens no region at all: a forked child must not.
-    if team.threads < 2 or lateness_now():
+    if team.threads < 2 or least_ns * (team.threads - 1) < <double>lateness_now() * team.threads:
         program(team, context)
     else:
         open_region(team, program, context)

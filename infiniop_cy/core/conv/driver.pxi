@@ -6,6 +6,7 @@
 # there as anywhere.
 cdef enum:
     CONV_WORK = 1 << 21    # multiplications per gradient and thread; about 0.05 ms
+    CONV_MOST_WORK = 500   # multiplications in a nanosecond, at most
     CONV_MIN_WORK = 64
     CONV_WEIGHT_WORK = 8   # moving a weight takes as long as so many multiplications,
     CONV_PIXEL_WORK = 16   # and an element of an image that is read, about
@@ -483,6 +484,12 @@ cdef void address_empty_tensors(ConvProblem *problem, char *anywhere) noexcept n
             problem.view[i].data = anywhere
 
 
+cdef double least_conv_ns(const ConvPlan *plan, const ConvProblem *problem) noexcept nogil:
+    """Return how long one thread takes for the gradients that are wanted, at least, in nanoseconds."""
+    cdef int wanted = wanted_gradients(problem)
+    return <double>plan.work / CONV_MOST_WORK * ((wanted & FOR_GRAD_INPUT != 0) + (wanted & FOR_GRAD_WEIGHT != 0))
+
+
 cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *workspace, int threads,
                    Interrupt *interrupt) noexcept nogil:
     """Compute all gradients whose view has data; workspace: plan.workspace_bytes at any address. Tasks are parts of an
@@ -499,7 +506,7 @@ cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *works
     call.plan, call.problem, call.outside, call.team, call.interrupt = plan, &bound, workspace, &team, interrupt
     call.shared = workspace + plan.survey_bytes
     call.scratch = call.shared + plan.shared_bytes
-    run_rounds(&team, run_steps, &call)
+    run_rounds(&team, least_conv_ns(plan, &bound), run_steps, &call)
 
 
 cdef int run_conv_on(const ConvPlan *plan, const Tensor *described, char **data, char *workspace, int threads,
