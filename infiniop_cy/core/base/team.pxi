@@ -276,12 +276,12 @@ cdef void begin_team(Team *team, int threads) noexcept nogil:
     team.threads, team.in_region = allowed_team(threads) if threads > 1 else 1, False
 
 
-cdef void run_rounds(Team *team, double least_ns, void (*program)(Team *, void *) noexcept nogil,
+cdef void run_rounds(Team *team, int64_t least_ns, void (*program)(Team *, void *) noexcept nogil,
                      void *context) noexcept nogil:
     """Call program(team, context), whose rounds share a region, unless a team was late lately by more than threads
     save. least_ns: what the calling thread alone would take, at least."""
     # One thread opens no region at all: a forked child must not.
-    if team.threads < 2 or least_ns * (team.threads - 1) < <double>lateness_now() * team.threads:
+    if team.threads < 2 or least_ns - least_ns // team.threads < lateness_now():
         program(team, context)
     else:
         open_region(team, program, context)

@@ -484,10 +484,10 @@ cdef void address_empty_tensors(ConvProblem *problem, char *anywhere) noexcept n
             problem.view[i].data = anywhere
 
 
-cdef double least_conv_ns(const ConvPlan *plan, const ConvProblem *problem) noexcept nogil:
+cdef int64_t least_conv_ns(const ConvPlan *plan, const ConvProblem *problem) noexcept nogil:
     """Return how long one thread takes for the gradients that are wanted, at least, in nanoseconds."""
     cdef int wanted = wanted_gradients(problem)
-    return <double>plan.work / CONV_MOST_WORK * ((wanted & FOR_GRAD_INPUT != 0) + (wanted & FOR_GRAD_WEIGHT != 0))
+    return plan.work // CONV_MOST_WORK * ((wanted & FOR_GRAD_INPUT != 0) + (wanted & FOR_GRAD_WEIGHT != 0))
 
 
 cdef void run_conv(const ConvPlan *plan, const ConvProblem *problem, char *workspace, int threads,
