@@ -4,7 +4,15 @@
 # positions between the rows of a tile: their sums are not saved (grad_input), or meet zeros of grad_output
 # (grad_weight).
 cdef enum:
-    AMX_MIN_CHANNELS = 9       # fewer leave most of an instruction empty
+    # Channels of bfloat16, with fewer of which other algorithms are as fast; measured.
+    AMX_MIN_OUTPUTS = 2        # where there is one group
+    AMX_MIN_INPUTS = 4
+    AMX_MIN_WEIGHTS = 32       # of one tap
+    AMX_MIN_GROUP = 6          # each way, where there are several
+    AMX_LEAVES_GROUPS = 8      # as many each way, at most, that are multiplied side by side in lanes,
+    AMX_LEAVES_ONE = 4         # and where there is one group
+    AMX_FEW_INPUTS = 8         # that are multiplied with their taps or phases, at most,
+    AMX_TAPS_OUTPUTS = 9       # and how many outputs that takes
     AMX_MAX_TAPS = 512
     PART_MIN_CHANNELS = 24     # where an element is several bfloat16
     PART_MIN_REUSE = 120       # for float32's grad_weight: how often an element that is taken apart is multiplied
@@ -23,13 +31,26 @@ cdef bint suits_amx(const SampleGeometry *sample, const char **why) noexcept nog
     if not sample.parts:
         why[0] = b"it multiplies sums of bfloat16, on CPUs with AMX that the system grants"
         return False
-    if sample.cin == 0 or sample.cout < AMX_MIN_CHANNELS:
+    if sample.cin == 0 or sample.cout < (AMX_MIN_OUTPUTS if sample.groups == 1 else AMX_MIN_GROUP):
         why[0] = b"few output channels to a group would leave most of an instruction empty"
         return False
     if sample.taps > AMX_MAX_TAPS:
         why[0] = b"there are too many taps"
         return False
     return True
+
+
+cdef bint has_amx_inputs(const SampleGeometry *sample, const char **why) noexcept nogil:
+    """Say whether there are enough input channels for products of them alone."""
+    why[0] = b"few input channels to a group would leave most of an instruction empty"
+    return sample.cin >= (AMX_MIN_INPUTS if sample.groups == 1 else AMX_MIN_GROUP) \
+        and sample.cin * sample.cout >= AMX_MIN_WEIGHTS
+
+
+cdef bint has_few_inputs(const SampleGeometry *sample, const char **why) noexcept nogil:
+    """Say whether input channels are so few that an instruction is to have their taps or phases, too."""
+    why[0] = b"input channels to a group are many, or output channels few"
+    return sample.cin <= AMX_FEW_INPUTS and sample.cout >= AMX_TAPS_OUTPUTS
 
 
 cdef bint pays_in_parts(const SampleGeometry *sample, const char **why) noexcept nogil:

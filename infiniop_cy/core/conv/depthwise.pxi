@@ -27,7 +27,8 @@ cdef bint accepts_grouped(const SampleGeometry *sample, const char **why) noexce
     if sample.forward and has_wide_vectors(sample) and sample.groups == 1 and sample.cin < sample.lanes:
         why[0] = b"one group leaves lanes of a vector empty"  # as it does for gradients, which share what is packed
         return False
-    if sample.dtype == DTYPE_BF16 and phase_count(sample) == 1 and accepts_input_amx(sample, why):
+    if sample.dtype == DTYPE_BF16 and sample.cin > (AMX_LEAVES_ONE if sample.groups == 1 else AMX_LEAVES_GROUPS) \
+            and phase_count(sample) == 1 and accepts_input_amx(sample, why):
         why[0] = b"AMX multiplies pairs of bfloat16 faster"
         return False
     if bfloat16_dot2(sample) and phase_count(sample) == 1 and sample.cin == sample.lanes:

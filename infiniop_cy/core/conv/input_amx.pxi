@@ -40,10 +40,7 @@ cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noex
     cdef int64_t positions
     cdef SumOrder order
     cdef Tiling tiling
-    if not suits_amx(sample, why) or not pays_in_parts(sample, why):
-        return False
-    if sample.cin < AMX_MIN_CHANNELS:
-        why[0] = b"few input channels to a group would leave most of an instruction empty"
+    if not suits_amx(sample, why) or not has_amx_inputs(sample, why) or not pays_in_parts(sample, why):
         return False
     if sample.parts == 3 and (sample.cin * sample.taps < PART_MIN_PRODUCTS
                               or sample.cout * sample.taps < PART_MIN_STEPS

@@ -35,7 +35,7 @@ cdef bint accepts_input_amx_fused(const SampleGeometry *sample, const char **why
     cdef int64_t grid[3]
     cdef int64_t positions, phases = phase_count(sample)
     cdef Tiling tiling
-    if not suits_amx(sample, why):
+    if not suits_amx(sample, why) or not has_few_inputs(sample, why):
         return False
     if sample.parts > 1 and (sample.taps < FUSED_MIN_TAPS or sample.cout < AMX_STEPS):
         why[0] = b"few taps or channels to a group do not pay for taking numbers apart"
@@ -44,7 +44,7 @@ cdef bint accepts_input_amx_fused(const SampleGeometry *sample, const char **why
                               * sample.axis[2].dilation > 1):
         why[0] = b"without a stride, or with dilation, columns are too empty to pay for taking numbers apart"
         return False
-    if sample.cout > FUSED_CHANNELS or sample.cin >= AMX_MIN_CHANNELS or phases > AMX_SIDE \
+    if sample.cout > FUSED_CHANNELS or phases > AMX_SIDE \
             or phases * sample.cin > AMX_SIDE:
         why[0] = b"phases of the stride by input channels do not fit an instruction, or output channels are too many"
         return False

@@ -59,12 +59,8 @@ cdef bint reuses_parts(const SampleGeometry *sample, const char **why) noexcept 
 
 
 cdef bint accepts_weight_amx(const SampleGeometry *sample, const char **why) noexcept nogil:
-    if not suits_amx(sample, why):
-        return False
-    if sample.cin < AMX_MIN_CHANNELS:
-        why[0] = b"few input channels to a group would leave most of an instruction empty"
-        return False
-    return pays_in_parts(sample, why) and fits_amx_output(sample, why) and reuses_parts(sample, why)
+    return suits_amx(sample, why) and has_amx_inputs(sample, why) and pays_in_parts(sample, why) \
+        and fits_amx_output(sample, why) and reuses_parts(sample, why)
 
 
 cdef int64_t weight_amx_tasks(const SampleGeometry *sample, const WeightAmx *own) noexcept nogil:

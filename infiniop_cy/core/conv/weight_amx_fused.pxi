@@ -19,13 +19,13 @@ ctypedef struct WeightAmxFused:
 
 
 cdef bint accepts_weight_amx_fused(const SampleGeometry *sample, const char **why) noexcept nogil:
-    if not suits_amx(sample, why):
+    if not suits_amx(sample, why) or not has_few_inputs(sample, why):
         return False
     if sample.parts > 1:
         why[0] = b"few channels to a group do not pay for taking numbers apart"
         return False
-    if sample.cin >= AMX_MIN_CHANNELS or sample.cin * sample.taps < AMX_MIN_CHANNELS:
-        why[0] = b"input channels to a group are many, or by taps still few"
+    if sample.cin * sample.taps <= AMX_FEW_INPUTS:
+        why[0] = b"few input channels to a group, by few taps, would leave most of an instruction empty"
         return False
     return fits_amx_output(sample, why)
 
