@@ -164,9 +164,10 @@ int part_pixels(const char *from, int64_t column, char *to, int64_t part, int64_
         transpose_u32 low[16], high[16];
 #pragma GCC unroll 16
         for (int c = 0; c < 16; c++) {
-            low[c] = c < channels ? (transpose_u32)parts_of<T>::load(at + c * column, inside) : transpose_u32{};
+            const int first = parts_of<T>::count == 1 ? 2 * c : c, second = parts_of<T>::count == 1 ? 2 * c + 1 : c + 16;
+            low[c] = first < channels ? (transpose_u32)parts_of<T>::load(at + first * column, inside) : transpose_u32{};
             high[c] =
-                16 + c < channels ? (transpose_u32)parts_of<T>::load(at + (16 + c) * column, inside) : transpose_u32{};
+                second < channels ? (transpose_u32)parts_of<T>::load(at + second * column, inside) : transpose_u32{};
             if (parts_of<T>::count == 1) low[c] = (low[c] >> 16) | high[c];
         }
         transpose_square<16>(low);
@@ -183,6 +184,12 @@ int part_pixels(const char *from, int64_t column, char *to, int64_t part, int64_
 
 template <class T>
 int part_lines(const char *from, int64_t step, char *to, int64_t part, int64_t pixels, int64_t channels) {
+    if constexpr (parts_of<T>::count == 1) {
+        const __mmask32 some = __mmask32(bits_between(0, channels));
+        for (int64_t i = 0; i < pixels; i++)
+            _mm512_storeu_si512(to + i * 64, _mm512_maskz_loadu_epi16(some, from + i * step));
+        return 0;
+    }
     const __mmask16 low = first_channels(channels), high = first_channels(channels - 16);
     int found = 0;
     for (int64_t i = 0; i < pixels; i++, from += step)

@@ -145,8 +145,9 @@ struct PartKernels {
     // Pairs of channels, pixel by pixel, as VnniKernels.of_planes has them, part by part.
     int (*of_planes)(const char *low, const char *high, int64_t from_row, char *to, int64_t part, int64_t to_row,
                      int64_t rows, int64_t before, int64_t pixels, int64_t width);
-    // At most 32 channels of each pixel side by side, in 64 bytes: those from the 17th on in the upper halves of the 32
-    // bits that hold the first 16, zeros where there are none. Part p of pixel i at to + p * part + i * 64.
+    // At most 32 channels of each pixel side by side, in 64 bytes, zeros where there are none: bfloat16 as they are;
+    // parts of others from the 17th on in the upper halves of the 32 bits that hold the first 16. Part p of pixel i at
+    // to + p * part + i * 64.
     // Pixels are contiguous, channels `column` bytes apart;
     int (*of_pixels)(const char *from, int64_t column, char *to, int64_t part, int64_t pixels, int64_t channels);
     // or channels are contiguous, pixels `step` bytes apart.

@@ -10,9 +10,9 @@ cdef enum:
     AMX_LINE = 64                # bytes of a chunk of channels of one position
     AMX_SUM_ROW = 128            # bytes of the sums of one position, of one panel
     AMX_CHAIN_STEPS = 72         # summed from zero at once, at most
-    PART_CHAIN_STEPS = 40        # the same where an element is several bfloat16, with the accuracy of float32
+    PART_CHAIN_STEPS = 24        # the same where an element is several bfloat16, with the accuracy of float32
     AMX_STAGED_TAPS = 16         # taps of a chunk of weights that are staged together
-    AMX_APART = 16               # output channels between those of a pair
+    PART_APART = 16              # output channels from one to the other of a pair, of several parts each
 
 
 cdef int64_t amx_step_bytes(const SampleGeometry *sample) noexcept nogil:
@@ -193,8 +193,10 @@ cdef bint put_weights(const ConvRun *run, const char *low, int64_t co_pitch, cha
     """Take the weights of 16 columns apart, of AMX_STEPS co that are co_pitch bytes apart. inf and NaN become tiny;
     return whether there were any."""
     cdef int dtype = run.sample.dtype
-    cdef bint nonfinite = kernels.parts[dtype].of_planes(low, low + AMX_APART * co_pitch, co_pitch, to, 2 * AMX_CELL,
-                                                         AMX_HALF * 4, AMX_STEPS // 2, 0, AMX_HALF, AMX_HALF)
+    cdef int64_t apart = co_pitch if run.sample.parts == 1 else PART_APART * co_pitch
+    cdef int64_t next = 2 * co_pitch if run.sample.parts == 1 else co_pitch
+    cdef bint nonfinite = kernels.parts[dtype].of_planes(low, low + apart, next, to, 2 * AMX_CELL, AMX_HALF * 4,
+                                                         AMX_STEPS // 2, 0, AMX_HALF, AMX_HALF)
     if run.sample.parts == 1:
         nonfinite = kernels.vnni.replace_nonfinite(to, AMX_CELL // 2)
     return nonfinite
