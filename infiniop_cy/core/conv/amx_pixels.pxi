@@ -20,10 +20,49 @@ cdef int64_t amx_step_bytes(const SampleGeometry *sample) noexcept nogil:
     return sample.parts * 2 * AMX_CELL
 
 
-cdef void amx_pixel_steps(const SampleGeometry *sample, int64_t positions, AmxBatchReduce *steps) noexcept nogil:
-    """Set the strides of a product of positions with weights, in blocks of so many positions."""
+# Where the lines of grad_output's positions are: packed, or where they lie.
+ctypedef struct AmxRows:
+    const char *first    # of position 0, chunk 0
+    int64_t row          # bytes from position to position,
+    int64_t chunk        # from chunk to chunk of channels,
+    int64_t part         # and from part to part
+
+
+cdef AmxRows packed_rows(const SampleGeometry *sample, const char *block, int64_t positions) noexcept nogil:
+    """Describe a packed block that has room for so many positions."""
+    cdef AmxRows rows
+    rows.first, rows.row, rows.part = block, AMX_LINE, positions * AMX_LINE
+    rows.chunk = sample.parts * rows.part
+    return rows
+
+
+cdef bint find_rows(const ConvRun *run, const Box *block, int64_t channel, AmxRows *rows) noexcept nogil:
+    """Find the lines of a block of grad_output, from that channel on, where they lie; return False unless they are as
+    they would be packed: whole chunks of bfloat16 at even distances, under one tap, without padding."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t size[3]
+    cdef int64_t step[3]
+    cdef int64_t last[3]
+    cdef Box box
+    cdef int d
+    if sample.dtype != DTYPE_BF16 or sample.taps > 1 or sample.folded > 1 or sample.cout % AMX_STEPS or view.channel != 2:
+        return False
+    output_size(sample, size)
+    source_box(sample, block, 0, &box)
+    rows.first = view.data + box.n * view.n + channel * view.channel
+    for d in range(3):
+        step[d] = box.step[d] * view.space[d]
+        last[d] = box.first[d] + (box.extent[d] - 1) * box.step[d]
+        rows.first += box.first[d] * view.space[d]
+    rows.row, rows.chunk, rows.part = step[2], AMX_LINE, 0
+    return is_inside(box.first, size) and is_inside(last, size) and follow_evenly(&box, view.n, step)
+
+
+cdef void amx_pixel_steps(const SampleGeometry *sample, const AmxRows *rows, AmxBatchReduce *steps) noexcept nogil:
+    """Set the strides of a product of positions with weights."""
     steps.depth, steps.parts = 1, sample.parts
-    steps.a_row, steps.a_down, steps.a_step, steps.a_part = AMX_LINE, AMX_HALF * AMX_LINE, 0, positions * AMX_LINE
+    steps.a_row, steps.a_down, steps.a_step, steps.a_part = rows.row, AMX_HALF * rows.row, 0, rows.part
     steps.b_row, steps.b_right, steps.c_right, steps.b_part = AMX_HALF * 4, AMX_CELL, AMX_HALF * 4, 2 * AMX_CELL
 
 
@@ -214,23 +253,23 @@ ctypedef struct AmxPixelSteps:
     int64_t *a_offset     # of each step, in bytes
     int64_t *b_offset
     int64_t count
-    int64_t positions     # that each part of the block has room for
+    AmxRows rows
 
 
-cdef void multiply_amx_pixels(const SampleGeometry *sample, const AmxPixelSteps *all, const char *block,
-                              int64_t positions, const char *weights, int64_t columns, char *sums, bint adding,
-                              const char *then, Prefetch *prefetch) noexcept nogil:
+cdef void multiply_amx_pixels(const SampleGeometry *sample, const AmxPixelSteps *all, int64_t positions,
+                              const char *weights, int64_t columns, char *sums, bint adding, const char *then,
+                              Prefetch *prefetch) noexcept nogil:
     """Compute the sums of so many positions and columns, or (adding) add to them; some steps at a time are summed from
     zero. then: the weights that are multiplied afterwards."""
     cdef int64_t most = AMX_CHAIN_STEPS if sample.parts == 1 else PART_CHAIN_STEPS, s = 0
     cdef int64_t each = ceil_div(all.count, max(<int64_t>1, ceil_div(all.count, most)))
     cdef AmxBatchReduce steps
-    amx_pixel_steps(sample, all.positions, &steps)
+    amx_pixel_steps(sample, &all.rows, &steps)
     while s < all.count:
         steps.a_offset, steps.b_offset, steps.count = all.a_offset + s, all.b_offset + s, min(each, all.count - s)
         steps.ahead = weights + all.b_offset[s + each] if s + each < all.count else then
         steps.ahead_bytes = each * amx_step_bytes(sample)
         prefetch_some(prefetch)
-        kernels.amx.multiply(&steps, block, positions, weights, columns, sums, AMX_SUM_ROW,
+        kernels.amx.multiply(&steps, all.rows.first, positions, weights, columns, sums, AMX_SUM_ROW,
                              AMX_ADD_SUM if adding or s > 0 else AMX_SET)
         s += each

@@ -2,6 +2,7 @@
 # The phases of a stride are done one after the other over one block.
 cdef enum:
     AMX_BLOCK_CHANNELS = 1024    # of grad_output, packed at once
+    AMX_READY_PANELS = 2         # of a task, with more of which packing pays: lines that begin anywhere cost two
 
     # pieces of scratch; shared:
     AMX_WEIGHTS = 0
@@ -163,8 +164,8 @@ cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) n
 
 
 cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, int64_t positions, const Box *block,
-                             const Halo *halo, int64_t group, int64_t panel_from, int64_t panels, int64_t co,
-                             char *scratch, Prefetch *prefetch) noexcept nogil:
+                             const AmxRows *rows, const Halo *halo, int64_t group, int64_t panel_from, int64_t panels,
+                             int64_t co, char *scratch, Prefetch *prefetch) noexcept nogil:
     """Add the products of one block of co and a phase to those of the blocks before."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
@@ -177,13 +178,12 @@ cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, int64_t pos
     cdef AmxPixelSteps steps
     steps.a_offset = <int64_t *>local_piece(run, AMX_A_OFFSETS, scratch)
     steps.b_offset = <int64_t *>local_piece(run, AMX_B_OFFSETS, scratch)
-    steps.count, steps.positions = chunks * phase.tap_count, own.positions
+    steps.count, steps.rows = chunks * phase.tap_count, rows[0]
     for tap in range(phase.tap_count):
         phase_tap(sample, phase, tap, output, k)
         for i in range(chunks):
             at = i * phase.tap_count + tap
-            steps.a_offset[at] = (i * sample.parts * own.positions + tap_place(sample, block, output, k, halo.low)) \
-                * AMX_LINE
+            steps.a_offset[at] = i * rows.chunk + tap_place(sample, block, output, k, halo.low) * rows.row
             steps.b_offset[at] = ((co // AMX_STEPS + i) * sample.taps + phase.first_packed + tap) \
                 * amx_step_bytes(sample)
     for p in range(panels):
@@ -191,8 +191,7 @@ cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, int64_t pos
         if p + 1 == panels:  # the next block of co, or the next tile
             at = (co + run.order.channels) // AMX_STEPS * sample.taps if co + run.order.channels < sample.cout else 0
             then = weights + at * amx_step_bytes(sample)
-        multiply_amx_pixels(sample, &steps, local_piece(run, AMX_OUTPUT, scratch), positions,
-                            weights + p * amx_panel_bytes(sample),
+        multiply_amx_pixels(sample, &steps, positions, weights + p * amx_panel_bytes(sample),
                             min(<int64_t>AMX_SIDE, sample.cin - (panel_from + p) * AMX_SIDE),
                             sums + p * own.positions * AMX_SUM_ROW, co > 0, then, prefetch)
 
@@ -239,6 +238,7 @@ cdef void input_amx_task(const ConvRun *run, int64_t number, char *scratch) noex
     cdef Box tile, block, part
     cdef Halo halo
     cdef Phase phase
+    cdef AmxRows rows
     cdef Prefetch prefetch
     phase_grid(sample, grid)
     if not nth_tile(&own.tiling, run.problem.batch, grid, number % own.tiles, &tile):
@@ -254,14 +254,16 @@ cdef void input_amx_task(const ConvRun *run, int64_t number, char *scratch) noex
             continue
         co = 0
         while phase.tap_count and co < sample.cout and not is_stopped(run):
-            if packed != co:
+            if packed != co and not (own.task_panels <= AMX_READY_PANELS
+                                     and find_rows(run, &block, group * sample.cout + co, &rows)):
+                rows = packed_rows(sample, local_piece(run, AMX_OUTPUT, scratch), own.positions)
                 nonfinite |= pack_amx_pixels(run, &block, behind, group, co,
                                              min(run.order.channels, sample.cout - co),
                                              local_piece(run, AMX_OUTPUT, scratch), own.positions,
                                              local_piece(run, AMX_STAGING, scratch))
-                packed = co
-            multiply_phase_amx(run, &phase, positions_of(&part, &block), &block, &halo, group, panel_from, panels, co,
-                               scratch, &prefetch)
+            packed = co
+            multiply_phase_amx(run, &phase, positions_of(&part, &block), &block, &rows, &halo, group, panel_from,
+                               panels, co, scratch, &prefetch)
             co += run.order.channels
         save_phase_amx(run, &phase, &part, &block, group, panel_from, panels, nonfinite, scratch)
 

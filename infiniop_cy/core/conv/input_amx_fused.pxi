@@ -161,16 +161,17 @@ cdef void multiply_fused(const ConvRun *run, const Box *tile, const Box *block, 
     halo_box(halo, &box)
     steps.a_offset = <int64_t *>local_piece(run, FUSED_A_OFFSETS, scratch)
     steps.b_offset = <int64_t *>local_piece(run, FUSED_B_OFFSETS, scratch)
-    steps.count, steps.positions = chunks * taps, own.positions
+    steps.count = chunks * taps
+    steps.rows = packed_rows(sample, local_piece(run, FUSED_OUTPUT, scratch), own.positions)
     for tap in range(taps):
         output[0] = halo.low[0] + tap // (box.extent[1] * box.extent[2])
         output[1] = halo.low[1] + tap // box.extent[2] % box.extent[1]
         output[2] = halo.low[2] + tap % box.extent[2]
         for i in range(chunks):
             at = i * taps + tap
-            steps.a_offset[at] = (i * sample.parts * own.positions + block_offset(block, output, halo.low)) * AMX_LINE
+            steps.a_offset[at] = i * steps.rows.chunk + block_offset(block, output, halo.low) * AMX_LINE
             steps.b_offset[at] = at * amx_step_bytes(sample)
-    multiply_amx_pixels(sample, &steps, local_piece(run, FUSED_OUTPUT, scratch), positions_of(tile, block), weights,
+    multiply_amx_pixels(sample, &steps, positions_of(tile, block), weights,
                         sample.cin * phase_count(sample), local_piece(run, FUSED_SUMMED, scratch), False, weights,
                         prefetch)
 
