@@ -70,8 +70,8 @@ INFINIOP_INLINE __m512i upper_halves() {
 }
 
 template <class T>
-int part_rows(const char *from, int64_t from_row, char *to, int64_t part, int64_t to_row, int64_t to_next,
-              int64_t rows, int64_t before, int64_t count, int64_t width) {
+int part_rows(const char *from, int64_t from_row, char *to, int64_t part, int64_t to_row, int64_t to_next, int64_t rows,
+              int64_t before, int64_t count, int64_t width) {
     const __m512i upper = upper_halves();
     int found = 0;
     for (int64_t at = 0; at < width; at += 32, to += to_next) {
@@ -156,6 +156,7 @@ INFINIOP_INLINE __mmask16 first_channels(int64_t count) {
 
 template <class T>
 int part_pixels(const char *from, int64_t column, char *to, int64_t part, int64_t pixels, int64_t channels) {
+    constexpr int step = parts_of<T>::count == 1 ? 2 : 1, apart = parts_of<T>::count == 1 ? 1 : 16;  // of pairs
     int found = 0;
     for (int64_t r = 0; r < pixels; r += 16) {
         const int rows = pixels - r < 16 ? int(pixels - r) : 16;
@@ -164,7 +165,7 @@ int part_pixels(const char *from, int64_t column, char *to, int64_t part, int64_
         transpose_u32 low[16], high[16];
 #pragma GCC unroll 16
         for (int c = 0; c < 16; c++) {
-            const int first = parts_of<T>::count == 1 ? 2 * c : c, second = parts_of<T>::count == 1 ? 2 * c + 1 : c + 16;
+            const int first = c * step, second = first + apart;
             low[c] = first < channels ? (transpose_u32)parts_of<T>::load(at + first * column, inside) : transpose_u32{};
             high[c] =
                 second < channels ? (transpose_u32)parts_of<T>::load(at + second * column, inside) : transpose_u32{};

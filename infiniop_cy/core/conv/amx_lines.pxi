@@ -114,8 +114,8 @@ cdef bint pack_line_cells(const ConvRun *run, const PixelLines *lines, int64_t c
 
 cdef bint pair_some_lines(const ConvRun *run, const PixelLines *lines, const char *source, int64_t pixels,
                           int64_t channels, char *to, int64_t part) noexcept nogil:
-    """Put pairs of pixels of at most AMX_HALF columns side by side; behind an odd one comes a zero. Return whether there
-    were inf and NaN of float16."""
+    """Put pairs of pixels of at most AMX_HALF columns side by side; behind an odd one comes a zero. Return whether
+    there were inf and NaN of float16."""
     cdef const PartKernels *parts = &kernels.parts[run.sample.dtype]
     cdef int64_t step = lines.step
     cdef bint nonfinite

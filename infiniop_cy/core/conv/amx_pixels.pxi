@@ -46,7 +46,8 @@ cdef bint find_rows(const ConvRun *run, const Box *block, int64_t channel, AmxRo
     cdef int64_t last[3]
     cdef Box box
     cdef int d
-    if sample.dtype != DTYPE_BF16 or sample.taps > 1 or sample.folded > 1 or sample.cout % AMX_STEPS or view.channel != 2:
+    if sample.dtype != DTYPE_BF16 or sample.taps > 1 or sample.folded > 1 or sample.cout % AMX_STEPS \
+            or view.channel != 2:
         return False
     output_size(sample, size)
     source_box(sample, block, 0, &box)

@@ -35,7 +35,8 @@ cdef bint pack_part_rows(int dtype, const PartLayout *layout, const ConvView *vi
     cdef int64_t row = STAGE_ROW * itemsize_of(dtype), h, at, count, skip
     cdef bint nonfinite = False
     if step == itemsize_of(dtype):  # then there is one channel
-        return parts.of_rows(source, next, to, layout.part, width * 2, AMX_LINE, part.rows, part.skip, part.inside, width)
+        return parts.of_rows(source, next, to, layout.part, width * 2, AMX_LINE, part.rows, part.skip, part.inside,
+                             width)
     for h in range(part.rows):
         at = 0
         while at < part.inside:  # the first piece takes the zeros before it, the last one those behind it
