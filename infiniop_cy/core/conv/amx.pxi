@@ -9,15 +9,13 @@ cdef enum:
     AMX_MIN_INPUTS = 4
     AMX_MIN_WEIGHTS = 32       # of one tap
     AMX_MIN_GROUP = 6          # each way, where there are several
-    AMX_LEAVES_GROUPS = 8      # as many each way, at most, that are multiplied side by side in lanes,
-    AMX_LEAVES_ONE = 4         # and where there is one group
     AMX_FEW_INPUTS = 8         # that are multiplied with their taps or phases, at most,
     AMX_TAPS_OUTPUTS = 9       # and how many outputs that takes
     AMX_MAX_TAPS = 512
     PART_MIN_CHANNELS = 24     # where an element is several bfloat16
     PART_MIN_REUSE = 120       # for float32's grad_weight: how often an element that is taken apart is multiplied
-    HALF_MIN_REUSE = 40        # and for float16's
-    PART_MIN_PRODUCTS = 128    # for float32's grad_input, the same
+    HALF_MIN_REUSE = 40        # for float16's, the same,
+    PART_MIN_PRODUCTS = 128    # and for float32's grad_input
     PART_MIN_STEPS = 48        # for float32's grad_input: output channels by taps
     PART_MIN_PIXEL_REUSE = 45  # for float32's grad_input under one tap: the same, of a sample's pixels and of weights
     AMX_HALF = 16              # rows or columns of one instruction

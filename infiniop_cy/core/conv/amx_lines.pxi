@@ -28,20 +28,13 @@ cdef bint find_lines(const ConvRun *run, const ConvView *view, const int64_t *si
                      PixelLines *lines) noexcept nogil:
     """Find the pixels of a box under one tap; return False if they do not follow each other evenly, leave the tensor,
     or neither they nor their channels lie side by side."""
-    cdef int64_t step[3]
-    cdef int64_t last[3]
     cdef Box one = box[0]
-    cdef int d
     one.samples = 1
-    lines.first = view.data + box.n * view.n
-    for d in range(3):
-        step[d] = box.step[d] * view.space[d]
-        last[d] = box.first[d] + (box.extent[d] - 1) * box.step[d]
-        lines.first += box.first[d] * view.space[d]
-    lines.step, lines.next, lines.channel, lines.room = step[2], view.n, view.channel, room
+    if run.sample.taps > 1 or not find_even_pixels(view, size, &one, &lines.first, &lines.step):
+        return False
+    lines.next, lines.channel, lines.room = view.n, view.channel, room
     lines.samples, lines.pixels = box.samples, box_positions(&one)
-    return run.sample.taps == 1 and (has_channel_lines(run, view) or step[2] == itemsize_of(run.sample.dtype)) \
-        and is_inside(box.first, size) and is_inside(last, size) and follow_evenly(&one, 0, step)
+    return has_channel_lines(run, view) or lines.step == itemsize_of(run.sample.dtype)
 
 
 # ---- grad_output, as [AMX_HALF co][step][part][co][position of the step], zeros behind each sample's pixels

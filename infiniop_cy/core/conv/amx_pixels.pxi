@@ -42,22 +42,17 @@ cdef bint find_rows(const ConvRun *run, const Box *block, int64_t channel, AmxRo
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef int64_t size[3]
-    cdef int64_t step[3]
-    cdef int64_t last[3]
     cdef Box box
-    cdef int d
     if sample.dtype != DTYPE_BF16 or sample.taps > 1 or sample.folded > 1 or sample.cout % AMX_STEPS \
             or view.channel != 2:
         return False
     output_size(sample, size)
     source_box(sample, block, 0, &box)
-    rows.first = view.data + box.n * view.n + channel * view.channel
-    for d in range(3):
-        step[d] = box.step[d] * view.space[d]
-        last[d] = box.first[d] + (box.extent[d] - 1) * box.step[d]
-        rows.first += box.first[d] * view.space[d]
-    rows.row, rows.chunk, rows.part = step[2], AMX_LINE, 0
-    return is_inside(box.first, size) and is_inside(last, size) and follow_evenly(&box, view.n, step)
+    if not find_even_pixels(view, size, &box, &rows.first, &rows.row):
+        return False
+    rows.first += channel * view.channel
+    rows.chunk, rows.part = AMX_LINE, 0
+    return True
 
 
 cdef void amx_pixel_steps(const SampleGeometry *sample, const AmxRows *rows, AmxBatchReduce *steps) noexcept nogil:

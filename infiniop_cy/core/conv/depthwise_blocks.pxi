@@ -6,6 +6,8 @@ cdef enum:
     STENCIL_PHASES = 64
     STENCIL_OUTPUTS = 8           # outputs of one input channel, where that has a group of its own
     STENCIL_GROUP = 16            # channels of a group
+    AMX_LEAVES_GROUPS = 8         # ... of bfloat16 without a stride, at most, where there is AMX,
+    AMX_LEAVES_ONE = 4            # and of a single group
     STENCIL_LINES = 2             # bytes of a pixel that a task reads where channels lie side by side, in cache lines
     DOT_LINES = 8                 # ... where it may sum grad_weight there
     PIXEL_CHANNELS = 512          # of a task that computes them where they lie, at most

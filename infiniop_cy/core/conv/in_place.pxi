@@ -29,6 +29,22 @@ cdef bint follow_evenly(const Box *tile, int64_t next_sample, const int64_t *ste
         and (tile.samples == 1 or next_sample == row * tile.extent[1] * tile.extent[0])
 
 
+cdef bint find_even_pixels(const ConvView *view, const int64_t *size, const Box *box, const char **first,
+                           int64_t *apart) noexcept nogil:
+    """Find channel 0 of a box's first pixel, and the bytes from pixel to pixel; return False if pixels leave the
+    tensor, or do not lie at even distances."""
+    cdef int64_t step[3]
+    cdef int64_t last[3]
+    cdef int d
+    first[0] = view.data + box.n * view.n
+    for d in range(3):
+        step[d] = box.step[d] * view.space[d]
+        last[d] = box.first[d] + (box.extent[d] - 1) * box.step[d]
+        first[0] += box.first[d] * view.space[d]
+    apart[0] = step[2]
+    return is_inside(box.first, size) and is_inside(last, size) and follow_evenly(box, view.n, step)
+
+
 cdef int64_t row_offsets(const Box *tile, int64_t next_sample, const int64_t *step, int64_t *offset) noexcept nogil:
     """Write how far each row of a tile's pixels lies from the first one; return how many there are."""
     cdef int64_t n, z, y, count = 0
