@@ -282,8 +282,9 @@ cdef void pack_listed_cells(const int64_t *line, const char *first, int64_t chan
     place_cells(channels, cells, place)
     for s in range(steps):
         many = even_lines(line, 1, AMX_STEPS, &apart)
-        source = first + line[0]
-        if many < AMX_STEPS or line[0] == NO_LINE:
+        if many == AMX_STEPS and line[0] != NO_LINE:
+            source = first + line[0]
+        else:
             for i in range(AMX_STEPS):
                 if line[i] == NO_LINE:
                     memset(staging + i * row, 0, 2 * channels)
