@@ -4,10 +4,13 @@
 #
 #   benchmarks/gpu.sh [OUT]      results go to OUT, by default benchmarks/results
 #   WHEELS=folder                wheels of PyCUDA and what it needs, for a machine without network
+#   BUILT=1                      the library is built in place already
+#   BUDGET=560                   seconds that all of it may take; the benchmark gets what is left
 #   PYTHON=python3               one that has torch, numpy, Cython, setuptools, pytest, hypothesis, mpmath and ml_dtypes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:-benchmarks/results}
+budget=${BUDGET:-560}
 python=${PYTHON:-python3}
 mkdir -p "$out"
 scratch=$(mktemp -d)
@@ -20,7 +23,9 @@ if [[ -n ${WHEELS:-} ]]; then
     "$python" -m pip install -q --no-index --no-deps --no-compile --target "$scratch/site" "$WHEELS"/*.whl
     export PYTHONPATH=$scratch/site:${PYTHONPATH:-}
 fi
-"$python" setup.py -q build_ext --inplace >"$scratch/build.log" 2>&1 || { tail -40 "$scratch/build.log"; exit 1; }
+if [[ -z ${BUILT:-} ]]; then
+    "$python" setup.py -q build_ext --inplace >"$scratch/build.log" 2>&1 || { tail -40 "$scratch/build.log"; exit 1; }
+fi
 export PYTHONPATH=$PWD:${PYTHONPATH:-}
 "$python" -c "import infiniop_cy as iop, json; from infiniop_cy.config import config; print(json.dumps(config(), indent=1))" |
     tee "$out/gpu-config.json"
@@ -35,7 +40,8 @@ tail -3 "$out/gpu-kernels.txt"
 step "tests on the GPU"
 parallel=$("$python" -c "import importlib.util as u; print('-n 8' if u.find_spec('xdist') else '')")
 # shellcheck disable=SC2086
-timeout 240 "$python" -m pytest --device=cuda $parallel -p no:cacheprovider 2>&1 | tail -40 | tee "$out/gpu-tests.txt" || failed+=(tests)
+timeout 240 "$python" -m pytest --device=cuda $parallel -p no:cacheprovider --tb=short >"$out/gpu-tests.txt" 2>&1 || failed+=(tests)
+tail -40 "$out/gpu-tests.txt"
 
 step "compute-sanitizer"
 if command -v compute-sanitizer >/dev/null; then
@@ -50,7 +56,7 @@ else
 fi
 
 step "benchmark"
-left=$((560 - SECONDS))
+left=$((budget - SECONDS))
 "$python" benchmarks/gpu.py --seconds $((left - 20)) --json "$out/gpu.json" 2>&1 | tee "$out/gpu-benchmark.txt" || failed+=(benchmark)
 
 step "done; ${#failed[@]} parts with failures: ${failed[*]-none}"
