@@ -24,7 +24,7 @@ if [[ -n ${WHEELS:-} ]]; then
     export PYTHONPATH=$scratch/site:${PYTHONPATH:-}
 fi
 if [[ -z ${BUILT:-} ]]; then
-    "$python" setup.py -q build_ext --inplace >"$scratch/build.log" 2>&1 || { tail -40 "$scratch/build.log"; exit 1; }
+    "$python" setup.py -q egg_info build_ext --inplace >"$scratch/build.log" 2>&1 || { tail -40 "$scratch/build.log"; exit 1; }
 fi
 export PYTHONPATH=$PWD:${PYTHONPATH:-}
 "$python" -c "import infiniop_cy as iop, json; from infiniop_cy.config import config; print(json.dumps(config(), indent=1))" |
