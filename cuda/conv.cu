@@ -11,6 +11,7 @@
 #include "conv_grad_bias.cuh"
 #include "conv_grad_input.cuh"
 #include "conv_grad_weight.cuh"
+#include "conv_images.cuh"
 
 using namespace INFINIOP_ISA;
 
@@ -66,3 +67,6 @@ extern "C" __global__ void __launch_bounds__(CUDA_CONV_BIAS_BLOCK) sum_bias(cons
     if (a.conv.wide) grad_bias_channel<int64_t>(a);
     else grad_bias_channel<int>(a);
 }
+
+// Between an image whose channels are neighbours and the same packed as [n][channel][pixel].
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) copy_image(const CudaConvImage a) { copy_image_tile(a); }

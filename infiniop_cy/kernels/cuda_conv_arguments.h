@@ -30,6 +30,7 @@ enum CudaConvKernel {
     CUDA_CONV_WEIGHT_DIRECT,
     CUDA_CONV_REDUCE,
     CUDA_CONV_SUM_BIAS,
+    CUDA_CONV_COPY_IMAGE,
     CUDA_CONV_KERNELS
 };
 
@@ -40,6 +41,7 @@ enum {
     CUDA_CONV_CHUNK = 256,     // output pixels whose addresses a block keeps in shared memory
     CUDA_CONV_PACK_ROWS = 64,  // input by output channels that a block of pack_weight packs
     CUDA_CONV_PACK_DEPTH = 32,
+    CUDA_CONV_COPY_TILE = 32,  // channels by pixels that a block of copy_image turns over
 };
 
 // Rows by columns of a block's product, and how much of the summed axis is in shared memory at a time. Rows are
@@ -122,4 +124,13 @@ struct CudaConvGradBias {
     CudaConv conv;  // contiguous axes of grad_output are merged
     CudaConvUnits units;
     int64_t first_block;
+};
+
+// copy_image: between an image whose channels are neighbours and its packed form, whose pixels are.
+struct CudaConvImage {
+    CudaConvView from, to;
+    int64_t batch, channels, pixels, size[3];
+    int64_t channel_tiles, pixel_tiles;
+    int64_t first_block;
+    int64_t packs;  // the channels that are neighbours are those of `from`, else of `to`
 };

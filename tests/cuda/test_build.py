@@ -97,7 +97,8 @@ def test_sources_and_options_are_in_the_name():
     assert _core.cuda_build_request("gelu_backward", "bfloat16", 86, True)[0].startswith(
         "gelu_backward-bfloat16-compute_86-")
     assert pathlib.Path(source).name == "elementwise.cu"
-    assert "--fmad=false" in options
+    assert {"--fmad=false", "--prec-div=false"} <= set(options)
+    assert "--prec-div=false" not in _core.cuda_build_request("gelu_backward", "float32", 86)[2]
     assert {"-DINFINIOP_T=bfloat16", "-DINFINIOP_FORMULA=gelu", "-DINFINIOP_DIRECTION=gradient_of"} <= set(options)
     assert all(pathlib.Path(folder).is_dir() for folder in folders)
     conv = _core.cuda_build_request("conv", "float64", 86)

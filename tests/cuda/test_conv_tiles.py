@@ -89,3 +89,24 @@ def test_long_sums_on_tensor_cores(monkeypatch, rng):
     pairs.append((iop.conv._function(x, w, device="cuda")[0], w[:, :, 0].astype(float) @ x[0]))
     for got, exact in pairs:
         assert np.abs(got / exact - 1).max() <= 64 * 5 * 2.0**-23 + 16 * 2.0**-24
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("shape", [(2, 40, 9, 7), (3, 70, 5), (1, 33, 3, 4, 5), (2, 8, 40, 40)], ids=str)
+def test_images_whose_channels_are_neighbours(shape, accumulate, rng):
+    """They are packed first, and results unpacked: the bits are those of contiguous ones, what is added to as well."""
+    def apart(array):
+        return np.ascontiguousarray(np.moveaxis(array, 1, -1))
+
+    def together(array):
+        return np.moveaxis(array, -1, 1)
+    channels = shape[1]
+    g, x, old_x = (rng.standard_normal(shape).astype(np.float32) for _ in range(3))
+    w, old_w = (rng.standard_normal((channels, channels, *[1] * (len(shape) - 2))).astype(np.float32) for _ in range(2))
+    results = []
+    for lay in (np.copy, lambda array: together(apart(array))):
+        out = lay(old_x), old_w.copy(), None
+        iop.conv_backward(lay(g), lay(x), w, out=out, output_mask=(True, True, False), accumulate=accumulate)
+        results.append([iop.conv(lay(x), w), *out[:2]])
+    for plain, packed in zip(*results):
+        assert plain.tobytes() == packed.tobytes()

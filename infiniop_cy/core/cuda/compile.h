@@ -28,6 +28,9 @@ static const char *const dtype_types[] = {"float16", "bfloat16", "float", "doubl
 // Nothing is contracted, so that every kernel of a formula rounds alike.
 static const char *const common_options[] = {"-std=c++17", "--fmad=false", "-DINFINIOP_ISA=cuda"};
 
+// Where 16 bits are stored, the hardware's quotient of two roundings changes nothing, and takes a third of the time.
+static const char *const narrow_options[] = {"--prec-div=false"};
+
 // The Python package that this library, core/_core*.so or capi/lib/libinfiniop.so, is part of.
 inline fs::path package_folder() {
     const fs::path library = library_path();
@@ -50,6 +53,7 @@ inline std::vector<std::string> options(const std::string &name, int dtype) {
     std::vector<std::string> result(std::begin(common_options), std::end(common_options));
     result.push_back(std::string("-DINFINIOP_T=") + dtype_types[dtype]);
     if (name == "conv") return result;
+    if (dtype <= 1) result.insert(result.end(), std::begin(narrow_options), std::end(narrow_options));
     const std::string suffix = "_backward";
     const bool backward =
         name.size() > suffix.size() && !name.compare(name.size() - suffix.size(), suffix.size(), suffix);
@@ -67,6 +71,7 @@ inline std::string read_file(const fs::path &path) {
 inline uint64_t digest_sources() {
     Hash hash;
     for (const char *option : common_options) hash.add(option);
+    for (const char *option : narrow_options) hash.add(option);
     for (const fs::path &folder : source_folders()) {
         std::vector<fs::path> files;
         for (const auto &entry : fs::directory_iterator(folder)) {

@@ -24,7 +24,7 @@ struct CudaConvProblem {
 static const char *const cuda_conv_kernel_names[CUDA_CONV_KERNELS] = {
     "pack_weight",       "grad_input_large",  "grad_input_small", "grad_input_tf32",    "grad_input_direct",
     "grad_weight_large", "grad_weight_small", "grad_weight_tf32", "grad_weight_direct", "reduce",
-    "sum_bias",
+    "sum_bias",          "copy_image",
 };
 
 // One launch; returns 0 or a driver error, which ends the run.
@@ -33,10 +33,11 @@ typedef int (*CudaConvLaunch)(void *context, int kernel, const unsigned grid[3],
 
 enum : int64_t {
     CUDA_CONV_UNIT = 4096,                     // output pixels in one sum, at most
+    CUDA_CONV_SHORT_UNIT = 512,                // likewise where weights are few
     CUDA_CONV_LINK = 1 << 20,                  // likewise where a chain goes through all of them
     CUDA_CONV_SHORT_IMAGE = 64,                // fewer output pixels than this: panels span samples
     CUDA_CONV_FEW_CHANNELS = 8,                // fewer rows or columns than this: no tiles
-    CUDA_CONV_FEW_SUMMED = 4,                  // likewise of output channels in grad_input
+    CUDA_CONV_FEW_SUMMED = 2,                  // likewise of output channels in grad_input
     CUDA_CONV_SLOT_BYTES = int64_t(64) << 20,  // sums of a wave of units; more would not stay in the L2 cache
     CUDA_CONV_NARROW = int64_t(1) << 28,       // along one axis: sums of a few stay below 2^31
     CUDA_CONV_FEW_PIXELS = INT32_MAX - CUDA_CONV_BLOCK,
@@ -215,6 +216,16 @@ static inline CudaConvUnits cuda_conv_units(const CudaConv *conv, bool across_sa
     return units;
 }
 
+// Output pixels in one sum. Few weights are few tiles, and only short units then keep many multiprocessors busy; their
+// slots are small, too.
+static inline int64_t cuda_conv_unit(const CudaConv *conv, int64_t columns) {
+    int64_t pixels = 64 * cuda_conv_tiles_of(conv->cout, 64);
+    cuda_conv_multiply(&pixels, cuda_conv_tiles_of(columns, 64));
+    cuda_conv_multiply(&pixels, conv->groups);
+    if (pixels < 0 || pixels > CUDA_CONV_UNIT) return CUDA_CONV_UNIT;
+    return pixels < CUDA_CONV_SHORT_UNIT ? int64_t(CUDA_CONV_SHORT_UNIT) : pixels;
+}
+
 // What a unit's sums cost that are written out and read again, relative to summing them; a model to be tuned.
 static inline double cuda_conv_slot_cost(const CudaConvUnits *units, int arithmetic, bool direct) {
     const double pixels = double(units->part < units->piece ? units->part : units->piece);
@@ -235,7 +246,8 @@ static inline void cuda_conv_plan_weight(const CudaConvProblem *problem, CudaCon
     // A chain cannot go in tensor cores' steps: then a batch could not be cut anywhere. 16-bit sums cannot be anyway.
     const int arithmetic = cuda_conv_arithmetic(problem, problem->tf32 && !across && !direct);
     const bool chain = across && arithmetic != CUDA_CONV_16_BIT;
-    a->units = cuda_conv_units(conv, across, chain ? CUDA_CONV_LINK : CUDA_CONV_UNIT);
+    a->units = cuda_conv_units(conv, across,
+                               chain ? CUDA_CONV_LINK : direct ? CUDA_CONV_UNIT : cuda_conv_unit(conv, columns));
     double least = -1;
     for (int choice = 0; choice < 2 * CUDA_CONV_MODES; choice++) {
         const int small = choice / CUDA_CONV_MODES, mode = choice % CUDA_CONV_MODES;
@@ -281,14 +293,82 @@ static inline void cuda_conv_plan_weight(const CudaConvProblem *problem, CudaCon
     cuda_conv_multiply(&plan->bytes, plan->slots + 1);
 }
 
+// ---- images
+
+// What is read or written pixel by pixel is packed before, or unpacked afterwards, where its channels lie closer.
+// grad_input and input, which are as large and not needed at once, share their room.
+struct CudaConvImages {
+    bool packs[CUDA_CONV_TENSORS];
+    int64_t outer_bytes, inner_bytes;  // of grad_output; of grad_input and input
+};
+
+static inline bool cuda_conv_is_outer(int tensor) { return tensor == CUDA_CONV_GRAD_OUTPUT; }
+
+static inline bool cuda_conv_channels_are_neighbours(const CudaConvProblem *problem, int tensor) {
+    const int64_t *strides = problem->strides[tensor];
+    const bool outer = cuda_conv_is_outer(tensor);
+    int64_t between_pixels = -1;
+    for (int d = 0; d < 3; d++) {
+        const int64_t size = outer ? problem->axis[d].size_out : problem->axis[d].size_in, step = llabs(strides[2 + d]);
+        if (size > 1 && (between_pixels < 0 || step < between_pixels)) between_pixels = step;
+    }
+    const bool several = problem->groups > 1 || (outer ? problem->cout : problem->cin) > 1;
+    return several && strides[1] != 0 && llabs(strides[1]) < between_pixels;
+}
+
+static inline CudaConvImage cuda_conv_image(const CudaConvProblem *problem, int tensor) {
+    const bool outer = cuda_conv_is_outer(tensor);
+    CudaConvImage image = CudaConvImage();
+    image.batch = problem->batch, image.channels = problem->groups * (outer ? problem->cout : problem->cin);
+    image.pixels = 1;
+    for (int d = 0; d < 3; d++) {
+        image.size[d] = outer ? problem->axis[d].size_out : problem->axis[d].size_in;
+        image.pixels *= image.size[d];
+    }
+    image.channel_tiles = cuda_conv_tiles_of(image.channels, CUDA_CONV_COPY_TILE);
+    image.pixel_tiles = cuda_conv_tiles_of(image.pixels, CUDA_CONV_COPY_TILE);
+    return image;
+}
+
+// Bytes of one, rounded up; -1 where 64 bits do not count them.
+static inline int64_t cuda_conv_image_bytes(const CudaConvProblem *problem, int tensor) {
+    const CudaConvImage image = cuda_conv_image(problem, tensor);
+    int64_t bytes = problem->dtype == DTYPE_F64 ? 8 : problem->dtype == DTYPE_F32 ? 4 : 2;
+    for (int64_t size : {image.batch, image.channels, image.pixels}) cuda_conv_multiply(&bytes, size);
+    if (bytes < 0 || bytes > INT64_MAX - CUDA_CONV_ALIGN) return -1;
+    return cuda_conv_tiles_of(bytes, CUDA_CONV_ALIGN) * CUDA_CONV_ALIGN;
+}
+
+static inline CudaConvImages cuda_conv_images(const CudaConvProblem *problem, const CudaConvInputPlan *input,
+                                              const CudaConvWeightPlan *weight) {
+    CudaConvImages images = CudaConvImages();
+    const bool tiles = input->blocks > 0 && input->kernel != CUDA_CONV_INPUT_DIRECT;
+    const bool sums = weight->tiles > 0 && !weight->arguments.conv.wide && problem->batch > 0;
+    const bool wanted[] = {tiles || sums, sums, tiles};
+    const int tensors[] = {CUDA_CONV_GRAD_OUTPUT, CUDA_CONV_INPUT, CUDA_CONV_GRAD_INPUT};
+    for (int i = 0; i < 3; i++) {
+        const int tensor = tensors[i];
+        if (!wanted[i] || !cuda_conv_channels_are_neighbours(problem, tensor)) continue;
+        images.packs[tensor] = true;
+        (cuda_conv_is_outer(tensor) ? images.outer_bytes : images.inner_bytes) = cuda_conv_image_bytes(problem, tensor);
+    }
+    return images;
+}
+
 // Bytes of device workspace that suffice for the output, or all three gradients; -1 where 64 bits do not count them.
 static inline int64_t cuda_conv_workspace(const CudaConvProblem *problem) {
     CudaConvInputPlan input;
     CudaConvWeightPlan weight = CudaConvWeightPlan();
     cuda_conv_plan_input(problem, &input);
     if (!problem->forward) cuda_conv_plan_weight(problem, &weight);
+    const CudaConvImages images = cuda_conv_images(problem, &input, &weight);
+    int64_t bytes = input.bytes > weight.bytes ? input.bytes : weight.bytes;  // one after the other
     if (input.bytes < 0 || input.blocks < 0 || weight.bytes < 0) return -1;
-    return input.bytes > weight.bytes ? input.bytes : weight.bytes;  // one after the other
+    for (int64_t more : {images.outer_bytes, images.inner_bytes}) {
+        if (more < 0 || more > INT64_MAX - bytes) return -1;
+        bytes += more;
+    }
+    return bytes;
 }
 
 // ---- running
@@ -383,13 +463,63 @@ static inline int cuda_conv_run_bias(const CudaConvRun *run, const CudaConvProbl
     return cuda_conv_launch(run, CUDA_CONV_SUM_BIAS, a.conv.groups * a.conv.cout, CUDA_CONV_BIAS_BLOCK, &a);
 }
 
-static inline int cuda_conv_run_output(const CudaConvRun *run, const CudaConvProblem *problem, void *const *data,
+// From a tensor to its packed form, or back.
+static inline int cuda_conv_copy_image(const CudaConvRun *run, const CudaConvProblem *problem, int tensor, void *data,
+                                       const CudaConvProblem *packed, void *packed_data, bool packs) {
+    CudaConvImage image = cuda_conv_image(problem, tensor);
+    CudaConvView views[2];  // the tensor, and packed
+    for (int i = 0; i < 2; i++) {
+        const int64_t *strides = (i ? packed : problem)->strides[tensor];
+        views[i] = {i ? packed_data : data, strides[0], strides[1], {strides[2], strides[3], strides[4]}};
+    }
+    image.packs = packs, image.from = views[!packs], image.to = views[packs];
+    return cuda_conv_launch(run, CUDA_CONV_COPY_IMAGE, image.batch * image.channel_tiles * image.pixel_tiles,
+                            CUDA_CONV_BLOCK, &image);
+}
+
+static inline void cuda_conv_pack_strides(CudaConvProblem *problem, int tensor) {
+    const CudaConvImage image = cuda_conv_image(problem, tensor);
+    int64_t *strides = problem->strides[tensor];
+    strides[4] = 1, strides[3] = image.size[2], strides[2] = image.size[1] * image.size[2];
+    strides[1] = image.pixels, strides[0] = image.channels * image.pixels;
+}
+
+// The three gradients, or the output in grad_input's place.
+static inline int cuda_conv_run_passes(const CudaConvRun *run, const CudaConvProblem *problem, void *const *data,
                                        char *workspace) {
-    void *exchanged[CUDA_CONV_TENSORS] = {};
-    exchanged[CUDA_CONV_GRAD_OUTPUT] = data[CUDA_CONV_INPUT];
-    exchanged[CUDA_CONV_WEIGHT] = data[CUDA_CONV_WEIGHT], exchanged[CUDA_CONV_BIAS] = data[CUDA_CONV_BIAS];
-    exchanged[CUDA_CONV_GRAD_INPUT] = data[CUDA_CONV_GRAD_OUTPUT];
-    return cuda_conv_run_input(run, problem, exchanged, workspace);
+    CudaConvInputPlan input;
+    CudaConvWeightPlan weight = CudaConvWeightPlan();
+    cuda_conv_plan_input(problem, &input);
+    if (data[CUDA_CONV_GRAD_WEIGHT]) cuda_conv_plan_weight(problem, &weight);
+    if (!data[CUDA_CONV_GRAD_INPUT]) input.blocks = 0;
+    const CudaConvImages images = cuda_conv_images(problem, &input, &weight);
+    CudaConvProblem packed = *problem;
+    void *at[CUDA_CONV_TENSORS], *const outer = workspace, *const inner = workspace + images.outer_bytes;
+    workspace += images.outer_bytes + images.inner_bytes;
+    for (int t = 0; t < CUDA_CONV_TENSORS; t++) {
+        at[t] = data[t];
+        if (!images.packs[t]) continue;
+        cuda_conv_pack_strides(&packed, t);
+        at[t] = cuda_conv_is_outer(t) ? outer : inner;
+    }
+    const auto copy = [&](int tensor, bool packs) {
+        if (!images.packs[tensor]) return 0;
+        return cuda_conv_copy_image(run, problem, tensor, data[tensor], &packed, at[tensor], packs);
+    };
+    int code = copy(CUDA_CONV_GRAD_OUTPUT, true);
+    if (!code && data[CUDA_CONV_GRAD_INPUT]) {
+        // The direct kernel takes channels as they are.
+        const bool direct = input.kernel == CUDA_CONV_INPUT_DIRECT;
+        if (problem->accumulate) code = copy(CUDA_CONV_GRAD_INPUT, true);
+        if (!code) code = cuda_conv_run_input(run, direct ? problem : &packed, direct ? data : at, workspace);
+        if (!code) code = copy(CUDA_CONV_GRAD_INPUT, false);
+    }
+    if (!code && data[CUDA_CONV_GRAD_WEIGHT]) {
+        code = copy(CUDA_CONV_INPUT, true);
+        if (!code) code = cuda_conv_run_weight(run, &packed, at, workspace);
+    }
+    if (!code && data[CUDA_CONV_GRAD_BIAS]) code = cuda_conv_run_bias(run, &packed, at);
+    return code;
 }
 
 // data: device addresses. A gradient of null is left out; of an output's problem the output is in grad_output's place,
@@ -397,10 +527,10 @@ static inline int cuda_conv_run_output(const CudaConvRun *run, const CudaConvPro
 static inline int cuda_conv_run(const CudaConvProblem *problem, void *const data[CUDA_CONV_TENSORS], void *workspace,
                                 CudaConvLaunch launch, void *context) {
     const CudaConvRun run = {launch, context};
-    if (problem->forward) return cuda_conv_run_output(&run, problem, data, (char *)workspace);
-    int code = 0;
-    if (data[CUDA_CONV_GRAD_INPUT]) code = cuda_conv_run_input(&run, problem, data, (char *)workspace);
-    if (!code && data[CUDA_CONV_GRAD_WEIGHT]) code = cuda_conv_run_weight(&run, problem, data, (char *)workspace);
-    if (!code && data[CUDA_CONV_GRAD_BIAS]) code = cuda_conv_run_bias(&run, problem, data);
-    return code;
+    if (!problem->forward) return cuda_conv_run_passes(&run, problem, data, (char *)workspace);
+    void *exchanged[CUDA_CONV_TENSORS] = {};
+    exchanged[CUDA_CONV_GRAD_OUTPUT] = data[CUDA_CONV_INPUT];
+    exchanged[CUDA_CONV_WEIGHT] = data[CUDA_CONV_WEIGHT], exchanged[CUDA_CONV_BIAS] = data[CUDA_CONV_BIAS];
+    exchanged[CUDA_CONV_GRAD_INPUT] = data[CUDA_CONV_GRAD_OUTPUT];
+    return cuda_conv_run_passes(&run, problem, exchanged, (char *)workspace);
 }
