@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_weight_sma
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_weight_tf32(const CudaConvGradWeight a) {
     if constexpr (arithmetic == CUDA_CONV_FLOAT) grad_weight_tile<Tile<CUDA_CONV_TF32, LARGE, true>>(a);
 }
-extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 3) grad_weight_direct(const CudaConvGradWeight a) {
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_weight_direct(const CudaConvGradWeight a) {
     if (a.conv.wide) grad_weight_elements<int64_t>(a);
     else grad_weight_elements<int>(a);
 }

@@ -76,52 +76,82 @@ INFINIOP_INLINE S warp_sum(S v) {
     return v;
 }
 
+// What a warp sums: a few neighbouring elements of one output channel.
+template <class I> struct WarpColumns {
+    const T *g;                             // of the output channel
+    const T *x[CUDA_CONV_WARP_COLUMNS];     // of the input channel, where output pixel 0 meets it under the tap
+    I start[CUDA_CONV_WARP_COLUMNS][3];     // that input pixel
+};
+
 // grad_weight[co, ci, k] over one unit, by a warp: lane i sums pixels i, i + 32, ..., then a tree over the lanes.
-// g, x: of this co, and of ci where output pixel 0 meets it under k; start: that input pixel.
 template <class I>
-INFINIOP_INLINE S weight_sum(const CudaConv &c, const Unit &unit, const T *g, const T *x, const I *start) {
+INFINIOP_INLINE void weight_sums(const CudaConv &c, const Unit &unit, const WarpColumns<I> &columns,
+                                 S (&sums)[CUDA_CONV_WARP_COLUMNS]) {
     const CudaConvView &gv = c.view[CUDA_CONV_GRAD_OUTPUT], &xv = c.view[CUDA_CONV_INPUT];
     const Sizes<I> sizes(c);
     int64_t n = unit.flat;
     const I first = I(take(n, c.pixels_out)), end = first + I(unit.length);
-    g += n * gv.n, x += n * xv.n;
-    S sum = 0;
+    const T *g = columns.g + n * gv.n;
+    for (S &sum : sums) sum = 0;
     for (I p = first + threadIdx.x % CUDA_CONV_WARP; p < end; p += CUDA_CONV_WARP) {
-        I o[3], i[3], rest = p;
+        I o[3], at[3], rest = p;
         for (int d = 2; d >= 0; d--) {
             o[d] = take(rest, c.axis[d].size_out, c.axis[d].out);
-            i[d] = start[d] + o[d] * I(c.axis[d].stride);
+            at[d] = o[d] * I(c.axis[d].stride);
         }
-        S there = inside(i, sizes.in) ? to_compute(x[offset(xv, i)]) : S(0);  // 0 is data: 0 * inf is NaN
-        sum = mul_add(to_compute(g[offset(gv, o)]), there, sum);
+        const S grad = to_compute(g[offset(gv, o)]);
+        const int64_t x = n * xv.n + offset(xv, at);
+#pragma unroll
+        for (int i = 0; i < CUDA_CONV_WARP_COLUMNS; i++) {
+            I pixel[3];
+            for (int d = 0; d < 3; d++) pixel[d] = columns.start[i][d] + at[d];
+            S there = inside(pixel, sizes.in) ? to_compute(columns.x[i][x]) : S(0);  // 0 is data: 0 * inf is NaN
+            sums[i] = mul_add(grad, there, sums[i]);
+        }
     }
-    return warp_sum(sum);
+    for (S &sum : sums) sum = warp_sum(sum);
 }
 
-// A warp per element of grad_weight, and per unit or for all of them.
+// A warp per few elements of grad_weight, and per unit or for all of them.
 template <class I> INFINIOP_INLINE void grad_weight_elements(const CudaConvGradWeight &a) {
+    constexpr int many = CUDA_CONV_WARP_COLUMNS;
     const CudaConv &c = a.conv;
     const CudaConvView &gv = c.view[CUDA_CONV_GRAD_OUTPUT], &xv = c.view[CUDA_CONV_INPUT];
-    const int64_t size = c.groups * a.rows * a.columns;
-    int64_t unit = block_number(a.first_block), element = take(unit, a.column_tiles);
-    element = element * (CUDA_CONV_BLOCK / CUDA_CONV_WARP) + threadIdx.x / CUDA_CONV_WARP;
-    if (element >= size) return;
-    int64_t channel = element;  // co, counted over the groups
-    int64_t ci = take(channel, a.columns), group = channel;
-    I start[3];
-    for (int d = 2; d >= 0; d--) start[d] = I(take(ci, c.axis[d].kernel) * c.axis[d].dilation - c.axis[d].before);
+    int64_t unit = block_number(a.first_block), channel = take(unit, a.column_tiles);  // co, counted over the groups
+    channel = channel * (CUDA_CONV_BLOCK / CUDA_CONV_WARP) + threadIdx.x / CUDA_CONV_WARP;
+    const int64_t column = take(channel, (a.columns + many - 1) / many) * many;
+    if (channel >= c.groups * c.cout) return;
+    int64_t group = channel;
     take(group, c.cout);
-    const T *g = (const T *)gv.data + channel * gv.channel;
-    const T *x = (const T *)xv.data + (group * c.cin + ci) * xv.channel;
-    const bool writes = threadIdx.x % CUDA_CONV_WARP == 0;
+    WarpColumns<I> columns;
+    columns.g = (const T *)gv.data + channel * gv.channel;
+    for (int i = 0; i < many; i++) {
+        int64_t ci = column + i < a.columns ? column + i : column;  // again, past the last
+        for (int d = 2; d >= 0; d--)
+            columns.start[i][d] = I(take(ci, c.axis[d].kernel) * c.axis[d].dilation - c.axis[d].before);
+        columns.x[i] = (const T *)xv.data + (group * c.cin + ci) * xv.channel + offset(xv, columns.start[i]);
+    }
+    const int64_t element = channel * a.columns + column, size = c.groups * a.rows * a.columns;
+    const int left = threadIdx.x % CUDA_CONV_WARP ? 0 : int(min(a.columns - column, int64_t(many)));  // to write
+    S sums[many];
     if (a.mode == CUDA_CONV_EACH) {
-        S sum = weight_sum<I>(c, Unit(a.units, a.first_unit + unit), g, x, start);
-        if (writes) ((S *)a.slots)[unit * size + element] = sum;
+        weight_sums<I>(c, Unit(a.units, a.first_unit + unit), columns, sums);
+#pragma unroll
+        for (int i = 0; i < many; i++)
+            if (i < left) ((S *)a.slots)[unit * size + element + i] = sums[i];
         return;
     }
-    S *to = (S *)a.total + element, total = a.continues ? *to : S(0);
-    for (int64_t u = 0; u < a.wave; u++) total += weight_sum<I>(c, Unit(a.units, a.first_unit + u), g, x, start);
-    if (writes) *to = total;
+    S *to = (S *)a.total + element, total[many];
+#pragma unroll
+    for (int i = 0; i < many; i++) total[i] = a.continues && i < left ? to[i] : S(0);
+    for (int64_t u = 0; u < a.wave; u++) {
+        weight_sums<I>(c, Unit(a.units, a.first_unit + u), columns, sums);
+#pragma unroll
+        for (int i = 0; i < many; i++) total[i] += sums[i];
+    }
+#pragma unroll
+    for (int i = 0; i < many; i++)
+        if (i < left) to[i] = total[i];
 }
 
 }  // namespace

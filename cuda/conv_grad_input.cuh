@@ -9,6 +9,16 @@
 namespace INFINIOP_ISA {
 namespace {
 
+// Place `number` of a dense sum: of tap and channel, as packed weights have them.
+INFINIOP_INLINE void write_term(const CudaConvGradInput &a, int64_t number) {
+    const CudaConvView &v = a.conv.view[CUDA_CONV_GRAD_OUTPUT];
+    CudaConvTerm term = {};
+    const int64_t at = number, co = take(number, a.conv.cout);
+    for (int d = 2; d >= 0; d--) term.back[d] = int(take(number, a.conv.axis[d].kernel)) * int(a.conv.axis[d].hop);
+    term.offset = co * v.channel - offset(v, term.back);
+    a.terms[at] = term;
+}
+
 // Weights as [group][tap][co][ci], so that a tile's rows lie side by side. inf and NaN become 0: they would meet the
 // zeros that stand for pixels outside.
 INFINIOP_INLINE void pack_weight_block(const CudaConvGradInput &a) {
@@ -17,24 +27,26 @@ INFINIOP_INLINE void pack_weight_block(const CudaConvGradInput &a) {
     constexpr int rows = CUDA_CONV_PACK_ROWS, depth = CUDA_CONV_PACK_DEPTH;
     const int64_t number = block_number(a.first_block);
     int64_t group = number;
-    const int64_t first_co = take(group, a.depth / depth) * depth, tap = take(group, c.taps);
+    const int64_t first_co = take(group, a.depth / depth) * depth, tap = take(group, a.packed_taps);
     const int64_t ci = take(group, a.rows / rows) * rows + threadIdx.x % rows;
-    int64_t rest = tap, k[3];
-    for (int d = 2; d >= 0; d--) k[d] = take(rest, c.axis[d].kernel);
-    const T *from = (const T *)v.data + group * c.weight_group + ci * v.channel + offset(v, k);
-    T *to = (T *)a.packed + ((group * c.taps + tap) * a.depth) * a.rows + ci;
+    const T *from = (const T *)v.data + group * c.weight_group + ci * v.channel;
+    T *to = (T *)a.packed + ((group * a.packed_taps + tap) * a.depth) * a.rows + ci;
+    if (a.dense && number * depth < a.depth && threadIdx.x < depth) write_term(a, first_co + threadIdx.x);
     __shared__ int nonfinite;
     if (threadIdx.x == 0) nonfinite = 0;
     __syncthreads();
     for (int i = threadIdx.x / rows; i < depth; i += CUDA_CONV_BLOCK / rows) {
-        int64_t co = first_co + i;
-        T weight = ci < c.cin && co < c.cout ? from[co * v.n] : T{};
+        int64_t co = first_co + i, k[3], number = tap;
+        if (a.dense) number = co, co = take(number, c.cout);
+        for (int d = 2; d >= 0; d--) k[d] = take(number, c.axis[d].kernel);
+        const bool there = ci < c.cin && co < c.cout && number == 0;
+        T weight = there ? from[co * v.n + offset(v, k)] : T{};
         S value = to_compute(weight);
         if (!(value - value == 0)) {
             nonfinite = 1;
             weight = T{};
         }
-        to[co * a.rows] = weight;
+        to[(first_co + i) * a.rows] = weight;
     }
     __syncthreads();
     if (threadIdx.x == 0) a.nonfinite[number] = nonfinite;
@@ -80,7 +92,8 @@ INFINIOP_INLINE void write_column(InputColumn &column, const CudaConv &c, const 
     if (pixel.n >= c.batch) column.output[0] = INT32_MIN / 2;
 }
 
-// Walks over (tap, co) in steps of a panel's depth. A thread fills panel b for one pixel.
+// Walks over (tap, co) in steps of a panel's depth, one tap after the other or, where it is dense, over all of its
+// places. A thread fills panel b for one pixel.
 template <class Tile> struct InputPanels {
     static constexpr int lanes = 16 / sizeof(T), a_row = Tile::rows / lanes, a_vectors = a_row * Tile::depth;
     static constexpr int a_count = (a_vectors + CUDA_CONV_BLOCK - 1) / CUDA_CONV_BLOCK;
@@ -92,6 +105,13 @@ template <class Tile> struct InputPanels {
     Lanes a_values[a_count];
     T b_values[b_count];
 
+    INFINIOP_INLINE void start(const CudaConvGradInput &a, const InputBlock &block, const InputColumn &column) {
+        if (!a.dense) return start_tap(a, block, column);
+        co = threadIdx.x / Tile::columns;
+        left = int(a.conv.taps * a.conv.cout);
+        pixel = data_of<const T>(a.conv, CUDA_CONV_GRAD_OUTPUT) + column.g;
+        weights = (const T *)a.packed + block.group * a.depth * a.rows + block.row;
+    }
     INFINIOP_INLINE void start_tap(const CudaConvGradInput &a, const InputBlock &block, const InputColumn &column) {
         const CudaConv &c = a.conv;
         const CudaConvView &v = c.view[CUDA_CONV_GRAD_OUTPUT];
@@ -109,6 +129,19 @@ template <class Tile> struct InputPanels {
         pixel = data_of<const T>(c, CUDA_CONV_GRAD_OUTPUT) + g;
         weights = (const T *)a.packed + number * a.depth * a.rows + block.row;
     }
+    // co counts places of (tap, co).
+    INFINIOP_INLINE void fetch_terms(const CudaConvGradInput &a, const InputColumn &column) {
+#pragma unroll
+        for (int i = 0; i < b_count; i++) {
+            const int place = co + i * b_step;
+            bool there = place < left;
+            const CudaConvTerm term = a.terms[there ? place : 0];
+            for (int d = 0; d < 3; d++)
+                there &= unsigned(column.output[d] - term.back[d]) < unsigned(a.conv.axis[d].size_out);
+            b_values[i] = there ? pixel[term.offset] : T{};
+        }
+        co += Tile::depth;
+    }
     INFINIOP_INLINE void fetch(const CudaConvGradInput &a, const InputBlock &block, const InputColumn &column) {
         const int64_t step = b_step * a.conv.view[CUDA_CONV_GRAD_OUTPUT].channel;
 #pragma unroll
@@ -117,10 +150,11 @@ template <class Tile> struct InputPanels {
             if (a_vectors % CUDA_CONV_BLOCK == 0 || v < a_vectors)
                 a_values[i] = *(const Lanes *)(weights + v / a_row * a.rows + v % a_row * lanes);
         }
+        weights += Tile::depth * a.rows;
+        if (a.dense) return fetch_terms(a, column);
 #pragma unroll
         for (int i = 0; i < b_count; i++, pixel += step) b_values[i] = i * b_step < left - co ? *pixel : T{};
         co += Tile::depth;
-        weights += Tile::depth * a.rows;
         if (co < a.conv.cout) return;
         for (int d = 2; d >= 0; d--) {
             if (++tap[d] < block.axis[d].taps) break;
@@ -157,10 +191,11 @@ INFINIOP_INLINE void sum_input_tile(Tile &sums, const CudaConvGradInput &a, cons
                                     const InputColumn &column, T *panels) {
     T *panel_a = panels, *panel_b = panel_a + 2 * Tile::a_size;
     const int taps = block.axis[0].taps * block.axis[1].taps * block.axis[2].taps;
-    const int steps = (int(a.conv.cout) + Tile::depth - 1) / Tile::depth * taps;
+    const int summed = int(a.conv.cout), dense_steps = (summed * taps + Tile::depth - 1) / Tile::depth;
+    const int steps = a.dense ? dense_steps : (summed + Tile::depth - 1) / Tile::depth * taps;
     if (!steps) return;
     InputPanels<Tile> next = {};
-    next.start_tap(a, block, column);
+    next.start(a, block, column);
     next.fetch(a, block, column);
     next.commit(panel_a, panel_b);
     __syncthreads();
@@ -232,7 +267,7 @@ template <class Tile> INFINIOP_INLINE void grad_input_tile(const CudaConvGradInp
     sums.clear();
     sum_input_tile(sums, a, block, columns[threadIdx.x % Tile::columns], (T *)memory);
 
-    const int64_t flags = c.taps * (a.depth / CUDA_CONV_PACK_DEPTH);  // of PACK_ROWS rows
+    const int64_t flags = a.packed_taps * (a.depth / CUDA_CONV_PACK_DEPTH);  // of PACK_ROWS rows
     const int32_t *flag = a.nonfinite + (block.group * a.rows + block.row) / CUDA_CONV_PACK_ROWS * flags;
     for (int64_t i = threadIdx.x; i < Tile::rows / CUDA_CONV_PACK_ROWS * flags; i += CUDA_CONV_BLOCK)
         if (flag[i]) nonfinite = 1;

@@ -142,9 +142,12 @@ INFINIOP_INLINE void reduce_element(const CudaConvGradWeight &a) {
     int64_t group = block_number(a.first_block) * CUDA_CONV_BLOCK + threadIdx.x;
     const int64_t column = take(group, c.cin * c.taps), row = take(group, c.cout);
     if (group >= c.groups) return;
-    int64_t ci = column, k[3];
-    for (int d = 2; d >= 0; d--) k[d] = take(ci, c.axis[d].kernel);
-    T *out = (T *)v.data + (group * c.cout + row) * v.n + ci * v.channel + offset(v, k);
+    T *out = (T *)v.data + (group * c.cout + row) * v.n + column;
+    if (!a.together) {
+        int64_t ci = column, k[3];
+        for (int d = 2; d >= 0; d--) k[d] = take(ci, c.axis[d].kernel);
+        out += ci * v.channel + offset(v, k) - column;
+    }
     const int64_t at = (group * a.rows + row) * a.columns + column;
     const S *from = (const S *)a.slots + at;
     S *total = (S *)a.total + at, sum = 0;

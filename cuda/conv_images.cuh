@@ -14,8 +14,9 @@ INFINIOP_INLINE void copy_image_tile(const CudaConvImage &a) {
     int64_t n = block_number(a.first_block);
     const int64_t channel = take(n, a.channel_tiles) * size, pixel = take(n, a.pixel_tiles) * size;
     const auto at = [&](const CudaConvView &v, int c, int p) {
-        int64_t rest = pixel + p, space[3];
-        for (int d = 2; d >= 0; d--) space[d] = take(rest, a.size[d]);
+        int64_t rest = pixel + p, space[3] = {0, 0, rest};
+        if (!a.in_line)
+            for (int d = 2; d >= 0; d--) space[d] = take(rest, a.size[d]);
         return (T *)v.data + n * v.n + (channel + c) * v.channel + offset(v, space);
     };
     const auto is_there = [&](int c, int p) { return channel + c < a.channels && pixel + p < a.pixels; };

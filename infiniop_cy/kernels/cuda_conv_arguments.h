@@ -41,6 +41,7 @@ enum {
     CUDA_CONV_CHUNK = 256,     // output pixels whose addresses a block keeps in shared memory
     CUDA_CONV_PACK_ROWS = 64,  // input by output channels that a block of pack_weight packs
     CUDA_CONV_PACK_DEPTH = 32,
+    CUDA_CONV_WARP_COLUMNS = 3,  // (input channel, tap) that a warp of the direct kernel sums at once
     CUDA_CONV_COPY_TILE = 32,  // channels by pixels that a block of copy_image turns over
 };
 
@@ -78,13 +79,23 @@ struct CudaConv {
     int32_t wide;  // 32 bits do not count the pixels or taps; only the direct kernels cope
 };
 
+// What a dense sum has at one place: where its pixel and channel are from the first tap's and channel 0.
+struct CudaConvTerm {
+    int64_t offset;
+    int32_t back[3], padding;
+};
+
 // pack_weight and grad_input. Packed weights are [group][tap][depth][rows], zero beyond the channels and where they are
-// not finite; nonfinite[group][rows / PACK_ROWS][tap][depth / PACK_DEPTH] says where those were.
+// not finite; nonfinite[group][rows / PACK_ROWS][tap][depth / PACK_DEPTH] says where those were. Where few channels are
+// summed, dense, (tap, co) is one axis of that depth, whose places are described by as many terms.
 struct CudaConvGradInput {
     CudaConv conv;
     void *packed;
     int32_t *nonfinite;
-    int64_t rows, depth;  // cin and cout, rounded up
+    CudaConvTerm *terms;
+    int64_t dense;
+    int64_t packed_taps;  // taps, or 1
+    int64_t rows, depth;  // cin and what is summed, cout or all of (tap, co), rounded up
     int64_t first_block;  // of this launch
     int64_t row_tiles, column_tiles;
     int64_t channels_innermost;  // neighbouring threads of the direct kernel: channels instead of pixels
@@ -118,6 +129,7 @@ struct CudaConvGradWeight {
     int32_t mode;
     int32_t continues;  // grad_weight: the total holds what earlier units, or the tensor, came to
     int32_t from, to;   // reduce: where the sum starts and where it goes
+    int64_t together;   // the weights of an output channel follow each other in memory
 };
 
 struct CudaConvGradBias {
@@ -132,5 +144,6 @@ struct CudaConvImage {
     int64_t batch, channels, pixels, size[3];
     int64_t channel_tiles, pixel_tiles;
     int64_t first_block;
-    int64_t packs;  // the channels that are neighbours are those of `from`, else of `to`
+    int64_t in_line;  // pixels are evenly apart, on both sides
+    int64_t packs;    // the channels that are neighbours are those of `from`, else of `to`
 };

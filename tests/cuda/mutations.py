@@ -33,6 +33,9 @@ FORWARD = ("tests/test_conv_forward.py", "-k",
            "test_bits_do_not_depend_on_the_layout and float32")
 STREAMS = ("tests/cuda/test_streams.py",)
 LONG = ("tests/cuda/test_conv_tiles.py", "-k", "long_sums")
+LAID = ("tests/test_conv.py", "-k", "test_layout")
+IMAGES = ("tests/cuda/test_conv_tiles.py", "-k", "neighbours")
+TERMS = ("tests/cuda/test_conv_tiles.py", "-k", "few_channels or among_terms")
 CONTEXTS = ("tests/cuda/test_contexts.py",)
 TORCH = ("tests/cuda/test_torch.py",)
 DLPACK = ("tests/cuda/test_arrays.py", "-k", "dlpack")
@@ -61,6 +64,10 @@ REPLACEMENTS = [
     ("cuda/conv_grad_input.cuh", "if ((s + 1) % (TENSOR_CORE_RUN / Tile::depth) == 0) sums.settle();", "", LONG),
     ("cuda/conv_grad_weight.cuh", "if (s + 1 == steps) ", "if (s + 1 == steps && left <= CUDA_CONV_CHUNK) ", LONG),
     ("cuda/conv_grad_input.cuh", " * int(c.axis[d].step)", "", FORWARD),
+    ("cuda/conv_grad_input.cuh", "co * v.channel - offset(v, term.back)", "co * v.channel", TERMS),
+    ("cuda/conv_grad_input.cuh", "bool there = place < left;", "bool there = true;", TERMS),
+    ("cuda/conv_images.cuh", "if (!a.in_line)", "if (false)", LAID),
+    ("cuda/conv_grad_weight.cuh", "if (!a.together)", "if (false)", LAID),
     ("cuda/conv_direct.cuh", "pixel * I(a.step)", "pixel", FORWARD),
     ("cuda/conv_direct.cuh", "if (bias.data) sum += ", "if (false) sum += ", FORWARD),
     ("cuda/conv_direct.cuh", "channel * bias.n", "channel", FORWARD),
@@ -82,7 +89,7 @@ REPLACEMENTS = [
 def mutations():
     for path in sorted((CHECKOUT / "cuda").glob("*.cu*")):
         file = path.relative_to(CHECKOUT).as_posix()
-        tests = ELEMENTWISE if path.name == "elementwise.cu" else CONV
+        tests = {"elementwise.cu": ELEMENTWISE, "conv_images.cuh": IMAGES}.get(path.name, CONV)
         for found in re.finditer(r"__syncthreads\(\);", path.read_text()):
             yield Mutation(file, found.start(), found[0], ";", tests)
     for file, old, new, tests in REPLACEMENTS:

@@ -79,9 +79,11 @@ def test_long_sums_on_tensor_cores(monkeypatch, rng):
 
     def numbers(*shape):
         return (rng.integers(512, 1024, shape) / 1024).astype(np.float32)  # of ten bits, as TF32
-    g, x, w = numbers(1, 8, long), numbers(1, 8, long), numbers(8, 8, 1)
-    grad_weight = conv(g, x, w, device="cuda", output_mask=(False, True, False)).grad_weight
-    pairs = [(grad_weight[:, :, 0], g[0].astype(float) @ x[0].T)]
+    groups = 32  # so many weights that a unit has 2048 pixels
+    g, x, w = numbers(1, 8 * groups, long), numbers(1, 8 * groups, long), numbers(8 * groups, 8, 1)
+    grad_weight = conv(g, x, w, groups=groups, device="cuda", output_mask=(False, True, False)).grad_weight
+    exact = np.concatenate([a @ b.T for a, b in zip(np.split(g[0].astype(float), groups), np.split(x[0], groups))])
+    pairs = [(grad_weight[:, :, 0], exact)]
     g, x, w = numbers(1, long, 16), numbers(1, 8, 16), numbers(long, 8, 1)
     grad_input = conv(g, x, w, device="cuda", output_mask=(True, False, False)).grad_input
     pairs.append((grad_input[0], w[:, :, 0].T.astype(float) @ g[0]))
@@ -110,3 +112,39 @@ def test_images_whose_channels_are_neighbours(shape, accumulate, rng):
         results.append([iop.conv(lay(x), w), *out[:2]])
     for plain, packed in zip(*results):
         assert plain.tobytes() == packed.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_few_channels_under_many_taps(channels, dtype, rng):
+    """Taps and channels are one axis of the sums of an output, and of a grad_input without phases; of whole numbers, so
+    that they are exact in any order."""
+    geometries = ((7, 7), 2, 1, 1), ((3, 5), 1, 2, 2), ((11,), (4,), 1, 1), ((2, 3, 3), 1, 1, 1)
+    for kernel, stride, dilation, groups in geometries:
+        space = tuple(13 + 2 * d for d in range(len(kernel)))
+        x = rng.integers(-3, 4, (2, channels * groups, *space)).astype(dtype)
+        w = rng.integers(-3, 4, (9 * groups, channels, *kernel)).astype(dtype)
+        keywords = {"stride": stride, "dilation": dilation, "padding": 2, "groups": groups}
+        got, want = (iop.conv._function(x, w, device=device, **keywords) for device in ("cuda", "cpu"))
+        assert got.tobytes() == want.tobytes()
+        back = np.swapaxes(w.reshape(groups, 9, *w.shape[1:]), 1, 2).reshape(groups * channels, 9, *kernel)
+        x = rng.integers(-3, 4, (2, 9 * groups, *space)).astype(dtype)
+        g = rng.integers(-3, 4, iop.conv._function(x, back, device="cpu", **keywords).shape).astype(dtype)
+        got, want = (iop.conv_backward._function(g, x, back, output_mask=(True, False, False), device=device,
+                                                 **keywords).grad_input for device in ("cuda", "cpu"))
+        assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("of_weights", [True, False])
+def test_inf_among_terms(of_weights, rng):
+    """One of weights meets no padding, and is found among the places of a dense sum; one of pixels meets no place past
+    the last."""
+    x, w = rng.standard_normal((1, 3, 9, 9)).astype(np.float32), rng.standard_normal((8, 3, 3, 3)).astype(np.float32)
+    if of_weights:
+        w[5, 1, 0, 2] = np.inf
+    else:
+        x[0, 1, 4, 4] = np.inf
+    got, want = (iop.conv._function(x, w, padding=1, device=device) for device in ("cuda", "cpu"))
+    assert np.array_equal(np.isfinite(got), np.isfinite(want))
+    assert not np.isfinite(got).all()
+    assert np.array_equal(np.isnan(got), np.isnan(want))

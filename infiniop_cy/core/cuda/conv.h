@@ -33,11 +33,12 @@ typedef int (*CudaConvLaunch)(void *context, int kernel, const unsigned grid[3],
 
 enum : int64_t {
     CUDA_CONV_UNIT = 4096,                     // output pixels in one sum, at most
-    CUDA_CONV_SHORT_UNIT = 512,                // likewise where weights are few
+    CUDA_CONV_SHORT_UNIT = 512,                // likewise where weights are few, and of grad_bias
     CUDA_CONV_LINK = 1 << 20,                  // likewise where a chain goes through all of them
     CUDA_CONV_SHORT_IMAGE = 64,                // fewer output pixels than this: panels span samples
     CUDA_CONV_FEW_CHANNELS = 8,                // fewer rows or columns than this: no tiles
     CUDA_CONV_FEW_SUMMED = 2,                  // likewise of output channels in grad_input
+    CUDA_CONV_FEW_TERMS = 8,                   // likewise of taps and channels, where those are one axis
     CUDA_CONV_SLOT_BYTES = int64_t(64) << 20,  // sums of a wave of units; more would not stay in the L2 cache
     CUDA_CONV_NARROW = int64_t(1) << 28,       // along one axis: sums of a few stay below 2^31
     CUDA_CONV_FEW_PIXELS = INT32_MAX - CUDA_CONV_BLOCK,
@@ -131,7 +132,7 @@ static inline void cuda_conv_geometry(const CudaConvProblem *problem, CudaConv *
 
 struct CudaConvInputPlan {
     int kernel;
-    int64_t blocks, pack_blocks, packed_bytes, bytes;
+    int64_t blocks, pack_blocks, packed_bytes, flag_bytes, bytes;
     CudaConvGradInput arguments;
 };
 
@@ -154,6 +155,16 @@ static inline double cuda_conv_cost(const CudaConvProblem *problem, int64_t bloc
     return double(cuda_conv_tiles_of(blocks, at_once)) * tile->rows * tile->columns * (small ? 1.5 : 1.0);
 }
 
+// Whether (tap, co) is summed as one axis: where panels of one tap would be mostly empty. Phases differ in taps.
+static inline bool cuda_conv_is_dense(const CudaConv *conv, int arithmetic) {
+    const int64_t depth = cuda_conv_tiles[arithmetic][0].depth, terms = conv->taps * conv->cout;
+    for (const CudaConvAxis &axis : conv->axis)
+        if (axis.phases > 1) return false;
+    const int64_t steps = conv->taps * cuda_conv_tiles_of(conv->cout, depth);
+    return !conv->wide && conv->cout < depth && terms >= CUDA_CONV_FEW_TERMS &&
+           steps >= 2 * cuda_conv_tiles_of(terms, depth);
+}
+
 static inline void cuda_conv_plan_input(const CudaConvProblem *problem, CudaConvInputPlan *plan) {
     *plan = CudaConvInputPlan();
     CudaConvGradInput *a = &plan->arguments;
@@ -166,14 +177,15 @@ static inline void cuda_conv_plan_input(const CudaConvProblem *problem, CudaConv
     cuda_conv_multiply(&elements, conv->cin);
     plan->blocks = elements < 0 ? -1 : cuda_conv_tiles_of(elements, CUDA_CONV_BLOCK);
     if (elements == 0) return;
-    if (conv->wide || conv->cin < CUDA_CONV_FEW_CHANNELS || conv->cout < CUDA_CONV_FEW_SUMMED) {
+    const int arithmetic = cuda_conv_arithmetic(problem, problem->tf32);
+    a->dense = cuda_conv_is_dense(conv, arithmetic);
+    if (conv->wide || conv->cin < CUDA_CONV_FEW_CHANNELS || (conv->cout < CUDA_CONV_FEW_SUMMED && !a->dense)) {
         plan->kernel = CUDA_CONV_INPUT_DIRECT;
         a->channels_innermost = llabs(out->channel) < llabs(out->space[2]);
         return;
     }
     for (int d = 0; d < 3; d++)  // of the largest phase
         cuda_conv_multiply(&pixels, cuda_conv_tiles_of(conv->axis[d].size_in, conv->axis[d].stride));
-    const int arithmetic = cuda_conv_arithmetic(problem, problem->tf32);
     double least = 0;
     for (int small = 0; small < (arithmetic == CUDA_CONV_TF32 ? 1 : 2); small++) {
         const CudaConvTile *tile = &cuda_conv_tiles[arithmetic][small];
@@ -190,16 +202,22 @@ static inline void cuda_conv_plan_input(const CudaConvProblem *problem, CudaConv
         a->row_tiles = row_tiles, a->column_tiles = column_tiles;
         a->rows = row_tiles * tile->rows;
     }
-    a->depth = cuda_conv_tiles_of(conv->cout, CUDA_CONV_PACK_DEPTH) * CUDA_CONV_PACK_DEPTH;
+    const int64_t summed = a->dense ? conv->taps * conv->cout : conv->cout;
+    a->packed_taps = a->dense ? 1 : conv->taps;
+    a->depth = cuda_conv_tiles_of(summed, CUDA_CONV_PACK_DEPTH) * CUDA_CONV_PACK_DEPTH;
     plan->pack_blocks = conv->groups;
     cuda_conv_multiply(&plan->pack_blocks, a->rows / CUDA_CONV_PACK_ROWS);
-    cuda_conv_multiply(&plan->pack_blocks, conv->taps);
+    cuda_conv_multiply(&plan->pack_blocks, a->packed_taps);
     cuda_conv_multiply(&plan->pack_blocks, a->depth / CUDA_CONV_PACK_DEPTH);
     const int item = arithmetic == CUDA_CONV_DOUBLE ? 8 : arithmetic == CUDA_CONV_16_BIT ? 2 : 4;
     const int64_t block_bytes = CUDA_CONV_PACK_ROWS * CUDA_CONV_PACK_DEPTH * item;  // a multiple of CUDA_CONV_ALIGN
     plan->packed_bytes = plan->bytes = plan->pack_blocks;
     cuda_conv_multiply(&plan->packed_bytes, block_bytes);
-    cuda_conv_multiply(&plan->bytes, block_bytes + int64_t(sizeof(int32_t)));
+    // A block's flag, and whatever aligns the terms, which lie behind the flags.
+    cuda_conv_multiply(&plan->bytes, block_bytes + 2 * int64_t(sizeof(int32_t)));
+    if (!a->dense || plan->bytes < 0) return;
+    plan->flag_bytes = plan->pack_blocks * 2 * int64_t(sizeof(int32_t));
+    plan->bytes += a->depth * int64_t(sizeof(CudaConvTerm));
 }
 
 // Units of one sample; or of all pixels, where a sample has few.
@@ -253,7 +271,8 @@ static inline void cuda_conv_plan_weight(const CudaConvProblem *problem, CudaCon
         const int small = choice / CUDA_CONV_MODES, mode = choice % CUDA_CONV_MODES;
         if (small && (direct || arithmetic == CUDA_CONV_TF32)) continue;
         if (chain != (mode == CUDA_CONV_CHAIN) || (mode == CUDA_CONV_ALL && a->units.count <= 1)) continue;
-        const CudaConvTile tile = direct ? CudaConvTile{1, 1, 1} : cuda_conv_tiles[arithmetic][small];
+        const CudaConvTile tile =
+            direct ? CudaConvTile{1, CUDA_CONV_WARP_COLUMNS, 1} : cuda_conv_tiles[arithmetic][small];
         const int64_t row_tiles = cuda_conv_tiles_of(conv->cout, tile.rows);
         int64_t column_tiles = cuda_conv_tiles_of(columns, tile.columns), tiles = conv->groups;
         cuda_conv_multiply(&tiles, row_tiles);
@@ -344,7 +363,10 @@ static inline CudaConvImages cuda_conv_images(const CudaConvProblem *problem, co
     CudaConvImages images = CudaConvImages();
     const bool tiles = input->blocks > 0 && input->kernel != CUDA_CONV_INPUT_DIRECT;
     const bool sums = weight->tiles > 0 && !weight->arguments.conv.wide && problem->batch > 0;
-    const bool wanted[] = {tiles || sums, sums, tiles};
+    // An element a thread: those of a pixel's channels go along with them, those of a channel's pixels across.
+    const bool across = input->blocks > 0 && !tiles && !input->arguments.conv.wide && problem->batch > 0 &&
+                        !input->arguments.channels_innermost;
+    const bool wanted[] = {tiles || sums || across, sums, tiles};
     const int tensors[] = {CUDA_CONV_GRAD_OUTPUT, CUDA_CONV_INPUT, CUDA_CONV_GRAD_INPUT};
     for (int i = 0; i < 3; i++) {
         const int tensor = tensors[i];
@@ -401,6 +423,7 @@ static inline int cuda_conv_run_input(const CudaConvRun *run, const CudaConvProb
     cuda_conv_bind(&a->conv, data);
     a->packed = workspace;
     a->nonfinite = (int32_t *)(workspace + plan.packed_bytes);
+    a->terms = (CudaConvTerm *)(workspace + plan.packed_bytes + plan.flag_bytes);
     int code = cuda_conv_launch(run, CUDA_CONV_PACK_WEIGHT, plan.pack_blocks, CUDA_CONV_BLOCK, a);
     if (code) return code;
     return cuda_conv_launch(run, plan.kernel, plan.blocks, CUDA_CONV_BLOCK, a);
@@ -408,6 +431,10 @@ static inline int cuda_conv_run_input(const CudaConvRun *run, const CudaConvProb
 
 static inline int cuda_conv_reduce(const CudaConvRun *run, CudaConvGradWeight *a, int from, int64_t slots, int to) {
     const int64_t elements = a->conv.groups * a->conv.cout * a->conv.cin * a->conv.taps;
+    const CudaConvView *v = &a->conv.view[CUDA_CONV_GRAD_WEIGHT];
+    const CudaConvAxis *axis = a->conv.axis;
+    const int64_t line = axis[2].kernel, plane = axis[1].kernel * line;
+    a->together = v->space[2] == 1 && v->space[1] == line && v->space[0] == plane && v->channel == a->conv.taps;
     a->from = from, a->to = to, a->wave = slots;
     return cuda_conv_launch(run, CUDA_CONV_REDUCE, cuda_conv_tiles_of(elements, CUDA_CONV_BLOCK), CUDA_CONV_BLOCK, a);
 }
@@ -458,7 +485,7 @@ static inline int cuda_conv_run_bias(const CudaConvRun *run, const CudaConvProbl
     CudaConvGradBias a = CudaConvGradBias();
     cuda_conv_geometry(problem, &a.conv);
     cuda_conv_bind(&a.conv, data);
-    a.units = cuda_conv_units(&a.conv, false, CUDA_CONV_UNIT);
+    a.units = cuda_conv_units(&a.conv, false, CUDA_CONV_SHORT_UNIT);
     if (a.units.count > 0) cuda_conv_merge_output(&a.conv);
     return cuda_conv_launch(run, CUDA_CONV_SUM_BIAS, a.conv.groups * a.conv.cout, CUDA_CONV_BIAS_BLOCK, &a);
 }
@@ -471,6 +498,11 @@ static inline int cuda_conv_copy_image(const CudaConvRun *run, const CudaConvPro
     for (int i = 0; i < 2; i++) {
         const int64_t *strides = (i ? packed : problem)->strides[tensor];
         views[i] = {i ? packed_data : data, strides[0], strides[1], {strides[2], strides[3], strides[4]}};
+    }
+    image.in_line = true;
+    for (const CudaConvView &v : views) {
+        const int64_t line = image.size[2] * v.space[2], plane = image.size[1] * line;
+        image.in_line &= (image.size[1] == 1 || v.space[1] == line) && (image.size[0] == 1 || v.space[0] == plane);
     }
     image.packs = packs, image.from = views[!packs], image.to = views[packs];
     return cuda_conv_launch(run, CUDA_CONV_COPY_IMAGE, image.batch * image.channel_tiles * image.pixel_tiles,
@@ -508,10 +540,10 @@ static inline int cuda_conv_run_passes(const CudaConvRun *run, const CudaConvPro
     };
     int code = copy(CUDA_CONV_GRAD_OUTPUT, true);
     if (!code && data[CUDA_CONV_GRAD_INPUT]) {
-        // The direct kernel takes channels as they are.
         const bool direct = input.kernel == CUDA_CONV_INPUT_DIRECT;
+        const bool as_they_are = direct && (input.arguments.channels_innermost || input.arguments.conv.wide);
         if (problem->accumulate) code = copy(CUDA_CONV_GRAD_INPUT, true);
-        if (!code) code = cuda_conv_run_input(run, direct ? problem : &packed, direct ? data : at, workspace);
+        if (!code) code = cuda_conv_run_input(run, as_they_are ? problem : &packed, as_they_are ? data : at, workspace);
         if (!code) code = copy(CUDA_CONV_GRAD_INPUT, false);
     }
     if (!code && data[CUDA_CONV_GRAD_WEIGHT]) {
