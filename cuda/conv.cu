@@ -30,13 +30,13 @@ extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) pack_weight(const 
 // grad_input[n, ci, i] = sum over k, co of packed[k][co][ci] * grad_output[n, co, o]; or, with exchanged roles,
 // output[n, co, o] = bias[co] + sum over k, ci of packed[k][ci][co] * input[n, ci, i]
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_large(const CudaConvGradInput a) {
-    grad_input_tile<Tile<arithmetic, LARGE, false>>(a);
+    grad_input_tile<Tile<arithmetic, LARGE, false>, false>(a);
 }
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_small(const CudaConvGradInput a) {
-    grad_input_tile<Tile<arithmetic, SMALL, false>>(a);
+    grad_input_tile<Tile<arithmetic, SMALL, false>, true>(a);
 }
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_tf32(const CudaConvGradInput a) {
-    if constexpr (arithmetic == CUDA_CONV_FLOAT) grad_input_tile<Tile<CUDA_CONV_TF32, LARGE, false>>(a);
+    if constexpr (arithmetic == CUDA_CONV_FLOAT) grad_input_tile<Tile<CUDA_CONV_TF32, LARGE, false>, false>(a);
 }
 // The same without packed weights.
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) grad_input_direct(const CudaConvGradInput a) {

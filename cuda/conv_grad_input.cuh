@@ -36,10 +36,10 @@ INFINIOP_INLINE void pack_weight_block(const CudaConvGradInput &a) {
     if (threadIdx.x == 0) nonfinite = 0;
     __syncthreads();
     for (int i = threadIdx.x / rows; i < depth; i += CUDA_CONV_BLOCK / rows) {
-        int64_t co = first_co + i, k[3], number = tap;
-        if (a.dense) number = co, co = take(number, c.cout);
-        for (int d = 2; d >= 0; d--) k[d] = take(number, c.axis[d].kernel);
-        const bool there = ci < c.cin && co < c.cout && number == 0;
+        int64_t co = first_co + i, k[3], rest = tap;
+        if (a.dense) rest = co, co = take(rest, c.cout);
+        for (int d = 2; d >= 0; d--) k[d] = take(rest, c.axis[d].kernel);
+        const bool there = ci < c.cin && co < c.cout && rest == 0;
         T weight = there ? from[co * v.n + offset(v, k)] : T{};
         S value = to_compute(weight);
         if (!(value - value == 0)) {
@@ -94,7 +94,7 @@ INFINIOP_INLINE void write_column(InputColumn &column, const CudaConv &c, const 
 
 // Walks over (tap, co) in steps of a panel's depth, one tap after the other or, where it is dense, over all of its
 // places. A thread fills panel b for one pixel.
-template <class Tile> struct InputPanels {
+template <class Tile, bool dense> struct InputPanels {
     static constexpr int lanes = 16 / sizeof(T), a_row = Tile::rows / lanes, a_vectors = a_row * Tile::depth;
     static constexpr int a_count = (a_vectors + CUDA_CONV_BLOCK - 1) / CUDA_CONV_BLOCK;
     static constexpr int b_step = CUDA_CONV_BLOCK / Tile::columns, b_count = Tile::depth / b_step;
@@ -106,7 +106,7 @@ template <class Tile> struct InputPanels {
     T b_values[b_count];
 
     INFINIOP_INLINE void start(const CudaConvGradInput &a, const InputBlock &block, const InputColumn &column) {
-        if (!a.dense) return start_tap(a, block, column);
+        if (!dense || !a.dense) return start_tap(a, block, column);
         co = threadIdx.x / Tile::columns;
         left = int(a.conv.taps * a.conv.cout);
         pixel = data_of<const T>(a.conv, CUDA_CONV_GRAD_OUTPUT) + column.g;
@@ -140,9 +140,9 @@ template <class Tile> struct InputPanels {
                 there &= unsigned(column.output[d] - term.back[d]) < unsigned(a.conv.axis[d].size_out);
             b_values[i] = there ? pixel[term.offset] : T{};
         }
-        co += Tile::depth;
     }
     INFINIOP_INLINE void fetch(const CudaConvGradInput &a, const InputBlock &block, const InputColumn &column) {
+        if (dense && a.dense) fetch_terms(a, column);
         const int64_t step = b_step * a.conv.view[CUDA_CONV_GRAD_OUTPUT].channel;
 #pragma unroll
         for (int i = 0; i < a_count; i++) {
@@ -150,11 +150,13 @@ template <class Tile> struct InputPanels {
             if (a_vectors % CUDA_CONV_BLOCK == 0 || v < a_vectors)
                 a_values[i] = *(const Lanes *)(weights + v / a_row * a.rows + v % a_row * lanes);
         }
-        weights += Tile::depth * a.rows;
-        if (a.dense) return fetch_terms(a, column);
+        if (!dense || !a.dense) {
 #pragma unroll
-        for (int i = 0; i < b_count; i++, pixel += step) b_values[i] = i * b_step < left - co ? *pixel : T{};
+            for (int i = 0; i < b_count; i++, pixel += step) b_values[i] = i * b_step < left - co ? *pixel : T{};
+        }
         co += Tile::depth;
+        weights += Tile::depth * a.rows;
+        if (dense && a.dense) return;
         if (co < a.conv.cout) return;
         for (int d = 2; d >= 0; d--) {
             if (++tap[d] < block.axis[d].taps) break;
@@ -186,15 +188,15 @@ template <class Tile> struct InputStage {
 };
 
 // The sums over all steps of (tap, co). panels: room for two of each.
-template <class Tile>
+template <bool dense, class Tile>
 INFINIOP_INLINE void sum_input_tile(Tile &sums, const CudaConvGradInput &a, const InputBlock &block,
                                     const InputColumn &column, T *panels) {
     T *panel_a = panels, *panel_b = panel_a + 2 * Tile::a_size;
     const int taps = block.axis[0].taps * block.axis[1].taps * block.axis[2].taps;
-    const int summed = int(a.conv.cout), dense_steps = (summed * taps + Tile::depth - 1) / Tile::depth;
-    const int steps = a.dense ? dense_steps : (summed + Tile::depth - 1) / Tile::depth * taps;
+    int steps = (int(a.conv.cout) + Tile::depth - 1) / Tile::depth * taps;
+    if (dense && a.dense) steps = (int(a.conv.cout) * taps + Tile::depth - 1) / Tile::depth;
     if (!steps) return;
-    InputPanels<Tile> next = {};
+    InputPanels<Tile, dense> next = {};
     next.start(a, block, column);
     next.fetch(a, block, column);
     next.commit(panel_a, panel_b);
@@ -243,7 +245,8 @@ INFINIOP_INLINE void store_input_tile(Tile &sums, const CudaConvGradInput &a, co
     }
 }
 
-template <class Tile> INFINIOP_INLINE void grad_input_tile(const CudaConvGradInput &a) {
+// dense: some problems of these tiles are.
+template <class Tile, bool dense> INFINIOP_INLINE void grad_input_tile(const CudaConvGradInput &a) {
     static_assert(!Tile::k_innermost, "weights are packed along ci");
     constexpr int panel_bytes = 2 * (Tile::a_size + Tile::b_size) * sizeof(T), stage_bytes = InputStage<Tile>::bytes;
     alignas(32) __shared__ unsigned char memory[panel_bytes > stage_bytes ? panel_bytes : stage_bytes];
@@ -265,7 +268,7 @@ template <class Tile> INFINIOP_INLINE void grad_input_tile(const CudaConvGradInp
 
     Tile sums;
     sums.clear();
-    sum_input_tile(sums, a, block, columns[threadIdx.x % Tile::columns], (T *)memory);
+    sum_input_tile<dense>(sums, a, block, columns[threadIdx.x % Tile::columns], (T *)memory);
 
     const int64_t flags = a.packed_taps * (a.depth / CUDA_CONV_PACK_DEPTH);  // of PACK_ROWS rows
     const int32_t *flag = a.nonfinite + (block.group * a.rows + block.row) / CUDA_CONV_PACK_ROWS * flags;

@@ -92,13 +92,13 @@ struct CudaConvGradInput {
     CudaConv conv;
     void *packed;
     int32_t *nonfinite;
-    CudaConvTerm *terms;
-    int64_t dense;
-    int64_t packed_taps;  // taps, or 1
     int64_t rows, depth;  // cin and what is summed, cout or all of (tap, co), rounded up
     int64_t first_block;  // of this launch
     int64_t row_tiles, column_tiles;
     int64_t channels_innermost;  // neighbouring threads of the direct kernel: channels instead of pixels
+    int64_t packed_taps;         // taps, or 1
+    int64_t dense;
+    CudaConvTerm *terms;
 };
 
 // Output pixels are summed by units, each from zero, and units are added one after the other. Pixels counted over the

@@ -155,14 +155,15 @@ static inline double cuda_conv_cost(const CudaConvProblem *problem, int64_t bloc
     return double(cuda_conv_tiles_of(blocks, at_once)) * tile->rows * tile->columns * (small ? 1.5 : 1.0);
 }
 
-// Whether (tap, co) is summed as one axis: where panels of one tap would be mostly empty. Phases differ in taps.
+// Whether (tap, co) is summed as one axis, by the small tiles: where panels of one tap would be mostly empty. Phases
+// differ in taps.
 static inline bool cuda_conv_is_dense(const CudaConv *conv, int arithmetic) {
-    const int64_t depth = cuda_conv_tiles[arithmetic][0].depth, terms = conv->taps * conv->cout;
+    const int64_t depth = cuda_conv_tiles[arithmetic][0].depth;
+    if (conv->wide || conv->cout >= depth) return false;
     for (const CudaConvAxis &axis : conv->axis)
         if (axis.phases > 1) return false;
-    const int64_t steps = conv->taps * cuda_conv_tiles_of(conv->cout, depth);
-    return !conv->wide && conv->cout < depth && terms >= CUDA_CONV_FEW_TERMS &&
-           steps >= 2 * cuda_conv_tiles_of(terms, depth);
+    const int64_t terms = conv->taps * conv->cout;
+    return terms >= CUDA_CONV_FEW_TERMS && conv->taps >= 2 * cuda_conv_tiles_of(terms, depth);
 }
 
 static inline void cuda_conv_plan_input(const CudaConvProblem *problem, CudaConvInputPlan *plan) {
@@ -177,8 +178,8 @@ static inline void cuda_conv_plan_input(const CudaConvProblem *problem, CudaConv
     cuda_conv_multiply(&elements, conv->cin);
     plan->blocks = elements < 0 ? -1 : cuda_conv_tiles_of(elements, CUDA_CONV_BLOCK);
     if (elements == 0) return;
-    const int arithmetic = cuda_conv_arithmetic(problem, problem->tf32);
-    a->dense = cuda_conv_is_dense(conv, arithmetic);
+    a->dense = cuda_conv_is_dense(conv, cuda_conv_arithmetic(problem, false));
+    const int arithmetic = cuda_conv_arithmetic(problem, problem->tf32 && !a->dense);
     if (conv->wide || conv->cin < CUDA_CONV_FEW_CHANNELS || (conv->cout < CUDA_CONV_FEW_SUMMED && !a->dense)) {
         plan->kernel = CUDA_CONV_INPUT_DIRECT;
         a->channels_innermost = llabs(out->channel) < llabs(out->space[2]);
@@ -187,7 +188,7 @@ static inline void cuda_conv_plan_input(const CudaConvProblem *problem, CudaConv
     for (int d = 0; d < 3; d++)  // of the largest phase
         cuda_conv_multiply(&pixels, cuda_conv_tiles_of(conv->axis[d].size_in, conv->axis[d].stride));
     double least = 0;
-    for (int small = 0; small < (arithmetic == CUDA_CONV_TF32 ? 1 : 2); small++) {
+    for (int small = a->dense ? 1 : 0; small < (arithmetic == CUDA_CONV_TF32 ? 1 : 2); small++) {
         const CudaConvTile *tile = &cuda_conv_tiles[arithmetic][small];
         int64_t row_tiles = cuda_conv_tiles_of(conv->cin, tile->rows), blocks = row_tiles;
         int64_t column_tiles = cuda_conv_tiles_of(pixels < 0 ? 0 : pixels, tile->columns);
@@ -195,7 +196,7 @@ static inline void cuda_conv_plan_input(const CudaConvProblem *problem, CudaConv
         for (int d = 0; d < 3; d++) cuda_conv_multiply(&blocks, conv->axis[d].phases);
         cuda_conv_multiply(&blocks, conv->groups);
         const double cost = cuda_conv_cost(problem, blocks, arithmetic, small);
-        if (small && cost >= least) break;
+        if (small && !a->dense && cost >= least) break;
         least = cost;
         plan->kernel = arithmetic == CUDA_CONV_TF32 ? CUDA_CONV_INPUT_TF32 : CUDA_CONV_INPUT_LARGE + small;
         plan->blocks = blocks;
