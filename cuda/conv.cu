@@ -33,10 +33,13 @@ extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_larg
     grad_input_tile<Tile<arithmetic, LARGE, false>, false>(a);
 }
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_small(const CudaConvGradInput a) {
-    grad_input_tile<Tile<arithmetic, SMALL, false>, true>(a);
+    grad_input_tile<Tile<arithmetic, SMALL, false>, false>(a);
 }
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_tf32(const CudaConvGradInput a) {
     if constexpr (arithmetic == CUDA_CONV_FLOAT) grad_input_tile<Tile<CUDA_CONV_TF32, LARGE, false>, false>(a);
+}
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_dense(const CudaConvGradInput a) {
+    grad_input_tile<Tile<arithmetic, SMALL, false>, true>(a);
 }
 // The same without packed weights.
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) grad_input_direct(const CudaConvGradInput a) {

@@ -19,6 +19,12 @@ INFINIOP_INLINE void write_term(const CudaConvGradInput &a, int64_t number) {
     a.terms[at] = term;
 }
 
+INFINIOP_INLINE int64_t offset_of_tap(const CudaConv &c, int64_t tap) {
+    int64_t k[3];
+    for (int d = 2; d >= 0; d--) k[d] = take(tap, c.axis[d].kernel);
+    return offset(c.view[CUDA_CONV_WEIGHT], k);
+}
+
 // Weights as [group][tap][co][ci], so that a tile's rows lie side by side. inf and NaN become 0: they would meet the
 // zeros that stand for pixels outside.
 INFINIOP_INLINE void pack_weight_block(const CudaConvGradInput &a) {
@@ -31,16 +37,21 @@ INFINIOP_INLINE void pack_weight_block(const CudaConvGradInput &a) {
     const int64_t ci = take(group, a.rows / rows) * rows + threadIdx.x % rows;
     const T *from = (const T *)v.data + group * c.weight_group + ci * v.channel;
     T *to = (T *)a.packed + ((group * a.packed_taps + tap) * a.depth) * a.rows + ci;
+    int64_t at_tap = offset_of_tap(c, tap);
     if (a.dense && number * depth < a.depth && threadIdx.x < depth) write_term(a, first_co + threadIdx.x);
     __shared__ int nonfinite;
     if (threadIdx.x == 0) nonfinite = 0;
     __syncthreads();
     for (int i = threadIdx.x / rows; i < depth; i += CUDA_CONV_BLOCK / rows) {
-        int64_t co = first_co + i, k[3], rest = tap;
-        if (a.dense) rest = co, co = take(rest, c.cout);
-        for (int d = 2; d >= 0; d--) k[d] = take(rest, c.axis[d].kernel);
-        const bool there = ci < c.cin && co < c.cout && rest == 0;
-        T weight = there ? from[co * v.n + offset(v, k)] : T{};
+        int64_t co = first_co + i;
+        bool there = ci < c.cin && co < c.cout;
+        if (a.dense) {
+            int64_t number = co;
+            co = take(number, c.cout);
+            there = ci < c.cin && number < c.taps;
+            at_tap = offset_of_tap(c, number);
+        }
+        T weight = there ? from[co * v.n + at_tap] : T{};
         S value = to_compute(weight);
         if (!(value - value == 0)) {
             nonfinite = 1;
@@ -106,7 +117,7 @@ template <class Tile, bool dense> struct InputPanels {
     T b_values[b_count];
 
     INFINIOP_INLINE void start(const CudaConvGradInput &a, const InputBlock &block, const InputColumn &column) {
-        if (!dense || !a.dense) return start_tap(a, block, column);
+        if (!dense) return start_tap(a, block, column);
         co = threadIdx.x / Tile::columns;
         left = int(a.conv.taps * a.conv.cout);
         pixel = data_of<const T>(a.conv, CUDA_CONV_GRAD_OUTPUT) + column.g;
@@ -142,7 +153,7 @@ template <class Tile, bool dense> struct InputPanels {
         }
     }
     INFINIOP_INLINE void fetch(const CudaConvGradInput &a, const InputBlock &block, const InputColumn &column) {
-        if (dense && a.dense) fetch_terms(a, column);
+        if (dense) fetch_terms(a, column);
         const int64_t step = b_step * a.conv.view[CUDA_CONV_GRAD_OUTPUT].channel;
 #pragma unroll
         for (int i = 0; i < a_count; i++) {
@@ -150,13 +161,13 @@ template <class Tile, bool dense> struct InputPanels {
             if (a_vectors % CUDA_CONV_BLOCK == 0 || v < a_vectors)
                 a_values[i] = *(const Lanes *)(weights + v / a_row * a.rows + v % a_row * lanes);
         }
-        if (!dense || !a.dense) {
+        if (!dense) {
 #pragma unroll
             for (int i = 0; i < b_count; i++, pixel += step) b_values[i] = i * b_step < left - co ? *pixel : T{};
         }
         co += Tile::depth;
         weights += Tile::depth * a.rows;
-        if (dense && a.dense) return;
+        if (dense) return;
         if (co < a.conv.cout) return;
         for (int d = 2; d >= 0; d--) {
             if (++tap[d] < block.axis[d].taps) break;
@@ -194,7 +205,7 @@ INFINIOP_INLINE void sum_input_tile(Tile &sums, const CudaConvGradInput &a, cons
     T *panel_a = panels, *panel_b = panel_a + 2 * Tile::a_size;
     const int taps = block.axis[0].taps * block.axis[1].taps * block.axis[2].taps;
     int steps = (int(a.conv.cout) + Tile::depth - 1) / Tile::depth * taps;
-    if (dense && a.dense) steps = (int(a.conv.cout) * taps + Tile::depth - 1) / Tile::depth;
+    if (dense) steps = (int(a.conv.cout) * taps + Tile::depth - 1) / Tile::depth;
     if (!steps) return;
     InputPanels<Tile, dense> next = {};
     next.start(a, block, column);
@@ -245,7 +256,7 @@ INFINIOP_INLINE void store_input_tile(Tile &sums, const CudaConvGradInput &a, co
     }
 }
 
-// dense: some problems of these tiles are.
+// dense: places of (tap, co) are one axis. With both in one kernel, the other would take a fifth longer.
 template <class Tile, bool dense> INFINIOP_INLINE void grad_input_tile(const CudaConvGradInput &a) {
     static_assert(!Tile::k_innermost, "weights are packed along ci");
     constexpr int panel_bytes = 2 * (Tile::a_size + Tile::b_size) * sizeof(T), stage_bytes = InputStage<Tile>::bytes;

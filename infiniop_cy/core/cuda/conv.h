@@ -24,7 +24,7 @@ struct CudaConvProblem {
 static const char *const cuda_conv_kernel_names[CUDA_CONV_KERNELS] = {
     "pack_weight",       "grad_input_large",  "grad_input_small", "grad_input_tf32",    "grad_input_direct",
     "grad_weight_large", "grad_weight_small", "grad_weight_tf32", "grad_weight_direct", "reduce",
-    "sum_bias",          "copy_image",
+    "sum_bias",          "copy_image",        "grad_input_dense",
 };
 
 // One launch; returns 0 or a driver error, which ends the run.
@@ -198,7 +198,9 @@ static inline void cuda_conv_plan_input(const CudaConvProblem *problem, CudaConv
         const double cost = cuda_conv_cost(problem, blocks, arithmetic, small);
         if (small && !a->dense && cost >= least) break;
         least = cost;
-        plan->kernel = arithmetic == CUDA_CONV_TF32 ? CUDA_CONV_INPUT_TF32 : CUDA_CONV_INPUT_LARGE + small;
+        plan->kernel = a->dense                       ? CUDA_CONV_INPUT_DENSE
+                       : arithmetic == CUDA_CONV_TF32 ? CUDA_CONV_INPUT_TF32
+                                                      : CUDA_CONV_INPUT_LARGE + small;
         plan->blocks = blocks;
         a->row_tiles = row_tiles, a->column_tiles = column_tiles;
         a->rows = row_tiles * tile->rows;
