@@ -1,6 +1,6 @@
 """Speed on an NVIDIA GPU, beside torch (ATen, cuDNN) and beside the copy rate of its memory.
 
-    python benchmarks/gpu.py --json benchmarks/results/gpu.json
+    python benchmarks/gpu.py --json benchmarks/results/gpu-h100.json
 
 Times are medians of CUDA events around whole rounds over rotating buffers larger than the L2 cache; contestants take
 turns. Everything is checked before it is timed: elementwise results against the CPU's, convolutions and their gradients

@@ -78,9 +78,9 @@ INFINIOP_INLINE S warp_sum(S v) {
 
 // What a warp sums: a few neighbouring elements of one output channel.
 template <class I> struct WarpColumns {
-    const T *g;                             // of the output channel
-    const T *x[CUDA_CONV_WARP_COLUMNS];     // of the input channel, where output pixel 0 meets it under the tap
-    I start[CUDA_CONV_WARP_COLUMNS][3];     // that input pixel
+    const T *g;                          // of the output channel
+    const T *x[CUDA_CONV_WARP_COLUMNS];  // of the input channel, where output pixel 0 meets it under the tap
+    I start[CUDA_CONV_WARP_COLUMNS][3];  // that input pixel
 };
 
 // grad_weight[co, ci, k] over one unit, by a warp: lane i sums pixels i, i + 32, ..., then a tree over the lanes.

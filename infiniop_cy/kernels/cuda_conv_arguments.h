@@ -43,7 +43,7 @@ enum {
     CUDA_CONV_PACK_ROWS = 64,  // input by output channels that a block of pack_weight packs
     CUDA_CONV_PACK_DEPTH = 32,
     CUDA_CONV_WARP_COLUMNS = 3,  // (input channel, tap) that a warp of the direct kernel sums at once
-    CUDA_CONV_COPY_TILE = 32,  // channels by pixels that a block of copy_image turns over
+    CUDA_CONV_COPY_TILE = 32,    // channels by pixels that a block of copy_image turns over
 };
 
 // Rows by columns of a block's product, and how much of the summed axis is in shared memory at a time. Rows are

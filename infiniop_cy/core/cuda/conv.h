@@ -254,6 +254,28 @@ static inline double cuda_conv_slot_cost(const CudaConvUnits *units, int arithme
     return (direct ? 5 : as_many_pixels[arithmetic]) / (pixels + 1);
 }
 
+// Room for the total, and for the sums of a wave of units.
+static inline void cuda_conv_plan_slots(CudaConvWeightPlan *plan, int arithmetic) {
+    const CudaConvGradWeight *a = &plan->arguments;
+    plan->slot_bytes = a->conv.groups;
+    cuda_conv_multiply(&plan->slot_bytes, a->rows);
+    cuda_conv_multiply(&plan->slot_bytes, a->columns);
+    cuda_conv_multiply(&plan->slot_bytes, arithmetic == CUDA_CONV_DOUBLE ? 8 : 4);
+    if (plan->slot_bytes > INT64_MAX - CUDA_CONV_ALIGN) plan->slot_bytes = -1;
+    if (plan->slot_bytes < 0 || plan->tiles < 0 || a->units.count < 0) {
+        plan->bytes = -1;
+        return;
+    }
+    plan->slot_bytes = cuda_conv_tiles_of(plan->slot_bytes, CUDA_CONV_ALIGN) * CUDA_CONV_ALIGN;
+    if (a->mode == CUDA_CONV_EACH && a->units.count > 0) {
+        plan->slots = CUDA_CONV_SLOT_BYTES / plan->slot_bytes;
+        if (plan->slots < 1) plan->slots = 1;
+        if (plan->slots > a->units.count) plan->slots = a->units.count;
+    }
+    plan->bytes = plan->slot_bytes;
+    cuda_conv_multiply(&plan->bytes, plan->slots + 1);
+}
+
 static inline void cuda_conv_plan_weight(const CudaConvProblem *problem, CudaConvWeightPlan *plan) {
     *plan = CudaConvWeightPlan();
     CudaConvGradWeight *a = &plan->arguments;
@@ -268,7 +290,9 @@ static inline void cuda_conv_plan_weight(const CudaConvProblem *problem, CudaCon
     const int arithmetic = cuda_conv_arithmetic(problem, problem->tf32 && !across && !direct);
     const bool chain = across && arithmetic != CUDA_CONV_16_BIT;
     a->units = cuda_conv_units(conv, across,
-                               chain ? CUDA_CONV_LINK : direct ? CUDA_CONV_UNIT : cuda_conv_unit(conv, columns));
+                               chain    ? CUDA_CONV_LINK
+                               : direct ? CUDA_CONV_UNIT
+                                        : cuda_conv_unit(conv, columns));
     double least = -1;
     for (int choice = 0; choice < 2 * CUDA_CONV_MODES; choice++) {
         const int small = choice / CUDA_CONV_MODES, mode = choice % CUDA_CONV_MODES;
@@ -296,23 +320,7 @@ static inline void cuda_conv_plan_weight(const CudaConvProblem *problem, CudaCon
         a->rows = row_tiles * tile.rows, a->columns = direct ? columns : column_tiles * tile.columns;
         a->row_tiles = row_tiles, a->column_tiles = column_tiles;
     }
-    plan->slot_bytes = conv->groups;
-    cuda_conv_multiply(&plan->slot_bytes, a->rows);
-    cuda_conv_multiply(&plan->slot_bytes, a->columns);
-    cuda_conv_multiply(&plan->slot_bytes, arithmetic == CUDA_CONV_DOUBLE ? 8 : 4);
-    if (plan->slot_bytes > INT64_MAX - CUDA_CONV_ALIGN) plan->slot_bytes = -1;
-    if (plan->slot_bytes < 0 || plan->tiles < 0 || a->units.count < 0) {
-        plan->bytes = -1;
-        return;
-    }
-    plan->slot_bytes = cuda_conv_tiles_of(plan->slot_bytes, CUDA_CONV_ALIGN) * CUDA_CONV_ALIGN;
-    if (a->mode == CUDA_CONV_EACH && a->units.count > 0) {
-        plan->slots = CUDA_CONV_SLOT_BYTES / plan->slot_bytes;
-        if (plan->slots < 1) plan->slots = 1;
-        if (plan->slots > a->units.count) plan->slots = a->units.count;
-    }
-    plan->bytes = plan->slot_bytes;
-    cuda_conv_multiply(&plan->bytes, plan->slots + 1);
+    cuda_conv_plan_slots(plan, arithmetic);
 }
 
 // ---- images
