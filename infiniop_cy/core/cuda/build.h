@@ -12,7 +12,7 @@ namespace cuda_build {
 enum { LOWEST_CAPABILITY = 75 };
 
 // The image for exactly this target. fresh: compiled even where the cache has it.
-inline Built make(const std::string &name, int dtype, const Target &target, bool fresh) {
+INFINIOP_COLD inline Built make(const std::string &name, int dtype, const Target &target, bool fresh) {
     Built built;
     const std::string file = image_name(name, dtype, target);
     if (!fresh) built.image = read_cached(file);
@@ -26,7 +26,7 @@ inline Built make(const std::string &name, int dtype, const Target &target, bool
 }
 
 // What else runs there, from the cache: machine code for an earlier GPU of the same generation, else PTX.
-inline std::string read_substitute(const std::string &name, int dtype, int capability) {
+INFINIOP_COLD inline std::string read_substitute(const std::string &name, int dtype, int capability) {
     std::string image;
     for (int n = capability - 1; n >= capability / 10 * 10 && image.empty(); n--)
         image = read_cached(image_name(name, dtype, {n, false}));
@@ -37,7 +37,7 @@ inline std::string read_substitute(const std::string &name, int dtype, int capab
 
 // An image that a GPU of this compute capability can load. Where there is no compiler, or none that knows the GPU, what
 // the cache has for its relatives; else PTX for the nearest that the compiler knows.
-inline Built build(const std::string &name, int dtype, int capability, bool fresh) {
+INFINIOP_COLD inline Built build(const std::string &name, int dtype, int capability, bool fresh) {
     Built built = make(name, dtype, {capability, false}, fresh);
     if (!built.image.empty()) return built;
     const int known = built.has_compiler ? known_capability(capability) : 0;
@@ -51,7 +51,8 @@ inline Built build(const std::string &name, int dtype, int capability, bool fres
 
 // Loads a module whose kernels have these names; CUDA_NO_KERNELS where they cannot be compiled: then the compiler's
 // words are beside where they would be.
-inline int load(int device, int number, const char *name, int dtype, const char *const *kernels, int count) noexcept {
+INFINIOP_COLD inline int load(int device, int number, const char *name, int dtype, const char *const *kernels,
+                              int count) noexcept {
     CudaDevice *opened;
     int code = cuda_open(device, &opened);
     if (code) return code;

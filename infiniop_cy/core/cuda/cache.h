@@ -15,13 +15,14 @@
 #include <filesystem>
 #include <string>
 
+#include "cold.h"
 #include "hash.h"
 
 namespace cuda_build {
 
 // INFINIOP_CY_CACHE_DIR, else a folder in the user's cache; empty where the environment names no home: the working
 // directory is anybody's.
-inline fs::path cache_folder() {
+INFINIOP_COLD inline fs::path cache_folder() {
     const char *chosen = getenv("INFINIOP_CY_CACHE_DIR"), *user = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (chosen && *chosen) return chosen;
     if (user && *user == '/') return fs::path(user) / "infiniop_cy";
@@ -34,7 +35,7 @@ struct CacheHeader {
 };
 constexpr char cache_magic[16] = "infiniop_cy 001";
 
-inline CacheHeader cache_header(const std::string &name, const std::string &image) {
+INFINIOP_COLD inline CacheHeader cache_header(const std::string &name, const std::string &image) {
     CacheHeader header = {};
     Hash hash;
     hash.add(name), hash.add(image);
@@ -53,10 +54,10 @@ struct File {
     }
 };
 
-inline bool is_trusted(uid_t owner) { return owner == geteuid() || owner == 0; }
+INFINIOP_COLD inline bool is_trusted(uid_t owner) { return owner == geteuid() || owner == 0; }
 
 // The folder, made at need; -1 where there is none, or where others may exchange what is in it.
-inline int open_cache() {
+INFINIOP_COLD inline int open_cache() {
     const fs::path folder = cache_folder();
     if (folder.empty()) return -1;
     std::error_code ignored;
@@ -72,7 +73,7 @@ inline int open_cache() {
     return -1;
 }
 
-inline bool read_all(int file, void *to, size_t bytes) {
+INFINIOP_COLD inline bool read_all(int file, void *to, size_t bytes) {
     for (char *p = (char *)to; bytes;) {
         const ssize_t got = read(file, p, bytes);
         if (got <= 0) return false;
@@ -81,7 +82,7 @@ inline bool read_all(int file, void *to, size_t bytes) {
     return true;
 }
 
-inline bool write_all(int file, const void *from, size_t bytes) {
+INFINIOP_COLD inline bool write_all(int file, const void *from, size_t bytes) {
     for (const char *p = (const char *)from; bytes;) {
         const ssize_t put = write(file, p, bytes);
         if (put <= 0) return false;
@@ -91,7 +92,7 @@ inline bool write_all(int file, const void *from, size_t bytes) {
 }
 
 // The content of a file that is ours, whole and no link; else empty.
-inline std::string read_cached(const std::string &name) {
+INFINIOP_COLD inline std::string read_cached(const std::string &name) {
     const File folder(open_cache());
     if (folder.number < 0) return {};
     // a pipe in its place must not make us wait
@@ -111,7 +112,7 @@ inline std::string read_cached(const std::string &name) {
 }
 
 // Puts a file there in one step, readable by all; a cache that cannot be written is no error.
-inline void write_cached(const std::string &name, const std::string &start, const std::string &content) {
+INFINIOP_COLD inline void write_cached(const std::string &name, const std::string &start, const std::string &content) {
     static std::atomic<unsigned> count{0};
     const File folder(open_cache());
     if (folder.number < 0) return;
@@ -124,7 +125,7 @@ inline void write_cached(const std::string &name, const std::string &start, cons
         unlinkat(folder.number, part.c_str(), 0);
 }
 
-inline void keep_cached(const std::string &name, const std::string &image) {
+INFINIOP_COLD inline void keep_cached(const std::string &name, const std::string &image) {
     const CacheHeader header = cache_header(name, image);
     write_cached(name, std::string((const char *)&header, sizeof header), image);
 }

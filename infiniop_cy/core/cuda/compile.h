@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cold.h"
 #include "hash.h"
 #if defined(_WIN32)
 #include "no_host.h"
@@ -32,7 +33,7 @@ static const char *const common_options[] = {"-std=c++17", "--fmad=false", "-DIN
 static const char *const narrow_options[] = {"--prec-div=false"};
 
 // The Python package that this library, core/_core*.so or capi/lib/libinfiniop.so, is part of.
-inline fs::path package_folder() {
+INFINIOP_COLD inline fs::path package_folder() {
     const fs::path library = library_path();
     if (library.empty()) return ".";
     fs::path folder = fs::weakly_canonical(library).parent_path();
@@ -40,16 +41,16 @@ inline fs::path package_folder() {
 }
 
 // The .cu files, installed or in a checkout, and the headers that they share with the CPU.
-inline std::vector<fs::path> source_folders() {
+INFINIOP_COLD inline std::vector<fs::path> source_folders() {
     fs::path package = package_folder(), installed = package / "_cuda";
     return {fs::is_directory(installed) ? installed : package.parent_path() / "cuda", package / "kernels"};
 }
 
-inline fs::path source_file(const std::string &name) {
+INFINIOP_COLD inline fs::path source_file(const std::string &name) {
     return source_folders()[0] / (name == "conv" ? "conv.cu" : "elementwise.cu");
 }
 
-inline std::vector<std::string> options(const std::string &name, int dtype) {
+INFINIOP_COLD inline std::vector<std::string> options(const std::string &name, int dtype) {
     std::vector<std::string> result(std::begin(common_options), std::end(common_options));
     result.push_back(std::string("-DINFINIOP_T=") + dtype_types[dtype]);
     if (name == "conv") return result;
@@ -62,13 +63,13 @@ inline std::vector<std::string> options(const std::string &name, int dtype) {
     return result;
 }
 
-inline std::string read_file(const fs::path &path) {
+INFINIOP_COLD inline std::string read_file(const fs::path &path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // Hashes all that a kernel may be made of: a change anywhere compiles anew.
-inline uint64_t digest_sources() {
+INFINIOP_COLD inline uint64_t digest_sources() {
     Hash hash;
     for (const char *option : common_options) hash.add(option);
     for (const char *option : narrow_options) hash.add(option);
@@ -92,7 +93,7 @@ struct Target {
 };
 
 // What an image is called in the cache.
-inline std::string image_name(const std::string &name, int dtype, const Target &target) {
+INFINIOP_COLD inline std::string image_name(const std::string &name, int dtype, const Target &target) {
     static const uint64_t digest = digest_sources();
     char hash[17];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)digest);
@@ -101,7 +102,7 @@ inline std::string image_name(const std::string &name, int dtype, const Target &
 
 // INFINIOP_CY_NVCC; on PATH; in the folder that CUDA_HOME or CUDA_PATH names; in /usr/local/cuda; of the wheel
 // nvidia-cuda-nvcc, beside this package. Empty where there is none.
-inline std::string find_nvcc() {
+INFINIOP_COLD inline std::string find_nvcc() {
     if (const char *chosen = getenv("INFINIOP_CY_NVCC"))
         if (*chosen) return chosen;
     std::vector<fs::path> places;
@@ -127,7 +128,7 @@ struct Built {
     bool has_compiler = false;
 };
 
-inline Built compile(const std::string &name, int dtype, const Target &target) {
+INFINIOP_COLD inline Built compile(const std::string &name, int dtype, const Target &target) {
     Built built;
     const std::string nvcc = find_nvcc();
     built.has_compiler = !nvcc.empty() && is_program(nvcc);
@@ -155,7 +156,7 @@ inline Built compile(const std::string &name, int dtype, const Target &target) {
 }
 
 // The highest compute capability up to this one that nvcc knows; 0 where it knows none, or does not say.
-inline int known_capability(int capability) {
+INFINIOP_COLD inline int known_capability(int capability) {
     const Scratch scratch;
     const fs::path log = fs::path(scratch.path) / "log";
     if (scratch.path.empty() || !run({find_nvcc(), "--list-gpu-arch"}, log)) return 0;

@@ -8,6 +8,7 @@
 
 #include "../../kernels/cuda_conv_arguments.h"
 #include "../base/support.h"
+#include "cold.h"
 #include "../../kernels/table.h"
 
 struct CudaConvProblem {
@@ -48,10 +49,10 @@ enum : int64_t {
 
 // ---- the geometry
 
-static inline int64_t cuda_conv_tiles_of(int64_t n, int64_t tile) { return n / tile + (n % tile != 0); }
+INFINIOP_COLD static inline int64_t cuda_conv_tiles_of(int64_t n, int64_t tile) { return n / tile + (n % tile != 0); }
 
 // a *= b, or a is -1 from then on.
-static inline void cuda_conv_multiply(int64_t *a, int64_t b) {
+INFINIOP_COLD static inline void cuda_conv_multiply(int64_t *a, int64_t b) {
     if (*a < 0 || b < 0 || mul_overflows(*a, b, a)) *a = -1;
 }
 
@@ -62,7 +63,7 @@ static inline void cuda_conv_multiply(int64_t *a, int64_t b) {
 // The input takes the place of grad_output, the output that of grad_input, and ci that of co. Taps lead the other way:
 // their dilation is negative. The image that is written has one phase, and its stride is the step between the pixels
 // that are read.
-static inline void cuda_conv_exchange_roles(CudaConvProblem *problem) {
+INFINIOP_COLD static inline void cuda_conv_exchange_roles(CudaConvProblem *problem) {
     int64_t (*views)[5] = problem->strides;
     problem->forward = 1;
     std::swap(problem->cin, problem->cout);
@@ -84,7 +85,7 @@ static inline void cuda_conv_exchange_roles(CudaConvProblem *problem) {
 }
 
 // Whether i = o*stride + k*dilation - before, or o*step, and all that is counted on the way stay far from 2^31.
-static inline bool cuda_conv_is_narrow(const CudaConvAxis *axis) {
+INFINIOP_COLD static inline bool cuda_conv_is_narrow(const CudaConvAxis *axis) {
     const int64_t dilation = llabs(axis->dilation);
     int64_t reach = axis->size_out - 1, steps = axis->size_in - 1, span = axis->kernel - 1;
     if (axis->size_out == 0) reach = 0;
@@ -99,7 +100,7 @@ static inline bool cuda_conv_is_narrow(const CudaConvAxis *axis) {
     return true;
 }
 
-static inline void cuda_conv_geometry(const CudaConvProblem *problem, CudaConv *conv) {
+INFINIOP_COLD static inline void cuda_conv_geometry(const CudaConvProblem *problem, CudaConv *conv) {
     *conv = CudaConv();
     conv->batch = problem->batch, conv->groups = problem->groups, conv->cin = problem->cin, conv->cout = problem->cout;
     conv->accumulate = problem->accumulate != 0;
@@ -142,14 +143,15 @@ struct CudaConvWeightPlan {
     CudaConvGradWeight arguments;
 };
 
-static inline int cuda_conv_arithmetic(const CudaConvProblem *problem, bool tf32) {
+INFINIOP_COLD static inline int cuda_conv_arithmetic(const CudaConvProblem *problem, bool tf32) {
     if (problem->dtype == DTYPE_F64) return CUDA_CONV_DOUBLE;
     if (problem->dtype != DTYPE_F32) return CUDA_CONV_16_BIT;
     return tf32 ? CUDA_CONV_TF32 : CUDA_CONV_FLOAT;
 }
 
 // Rounds of blocks on all multiprocessors, times the work of one. A small tile loads more for each product.
-static inline double cuda_conv_cost(const CudaConvProblem *problem, int64_t blocks, int arithmetic, bool small) {
+INFINIOP_COLD static inline double cuda_conv_cost(const CudaConvProblem *problem, int64_t blocks, int arithmetic,
+                                                  bool small) {
     const CudaConvTile *tile = &cuda_conv_tiles[arithmetic][small];
     const int64_t at_once = problem->multiprocessors > 0 ? problem->multiprocessors : 1;
     return double(cuda_conv_tiles_of(blocks, at_once)) * tile->rows * tile->columns * (small ? 1.5 : 1.0);
@@ -157,7 +159,7 @@ static inline double cuda_conv_cost(const CudaConvProblem *problem, int64_t bloc
 
 // Whether (tap, co) is summed as one axis, by the small tiles: where panels of one tap would be mostly empty. Phases
 // differ in taps.
-static inline bool cuda_conv_is_dense(const CudaConv *conv, int arithmetic) {
+INFINIOP_COLD static inline bool cuda_conv_is_dense(const CudaConv *conv, int arithmetic) {
     const int64_t depth = cuda_conv_tiles[arithmetic][0].depth;
     if (conv->wide || conv->cout >= depth) return false;
     for (const CudaConvAxis &axis : conv->axis)
@@ -166,7 +168,7 @@ static inline bool cuda_conv_is_dense(const CudaConv *conv, int arithmetic) {
     return terms >= CUDA_CONV_FEW_TERMS && conv->taps >= 2 * cuda_conv_tiles_of(terms, depth);
 }
 
-static inline void cuda_conv_plan_input(const CudaConvProblem *problem, CudaConvInputPlan *plan) {
+INFINIOP_COLD static inline void cuda_conv_plan_input(const CudaConvProblem *problem, CudaConvInputPlan *plan) {
     *plan = CudaConvInputPlan();
     CudaConvGradInput *a = &plan->arguments;
     cuda_conv_geometry(problem, &a->conv);
@@ -224,7 +226,7 @@ static inline void cuda_conv_plan_input(const CudaConvProblem *problem, CudaConv
 }
 
 // Units of one sample; or of all pixels, where a sample has few.
-static inline CudaConvUnits cuda_conv_units(const CudaConv *conv, bool across_samples, int64_t most) {
+INFINIOP_COLD static inline CudaConvUnits cuda_conv_units(const CudaConv *conv, bool across_samples, int64_t most) {
     CudaConvUnits units = {};
     int64_t pixels = conv->batch;
     cuda_conv_multiply(&pixels, conv->pixels_out);
@@ -239,7 +241,7 @@ static inline CudaConvUnits cuda_conv_units(const CudaConv *conv, bool across_sa
 
 // Output pixels in one sum. Few weights are few tiles, and only short units then keep many multiprocessors busy; their
 // slots are small, too.
-static inline int64_t cuda_conv_unit(const CudaConv *conv, int64_t columns) {
+INFINIOP_COLD static inline int64_t cuda_conv_unit(const CudaConv *conv, int64_t columns) {
     int64_t pixels = 64 * cuda_conv_tiles_of(conv->cout, 64);
     cuda_conv_multiply(&pixels, cuda_conv_tiles_of(columns, 64));
     cuda_conv_multiply(&pixels, conv->groups);
@@ -248,14 +250,14 @@ static inline int64_t cuda_conv_unit(const CudaConv *conv, int64_t columns) {
 }
 
 // What a unit's sums cost that are written out and read again, relative to summing them; a model to be tuned.
-static inline double cuda_conv_slot_cost(const CudaConvUnits *units, int arithmetic, bool direct) {
+INFINIOP_COLD static inline double cuda_conv_slot_cost(const CudaConvUnits *units, int arithmetic, bool direct) {
     const double pixels = double(units->part < units->piece ? units->part : units->piece);
     const int as_many_pixels[CUDA_CONV_ARITHMETICS] = {50, 100, 400, 400};
     return (direct ? 5 : as_many_pixels[arithmetic]) / (pixels + 1);
 }
 
 // Room for the total, and for the sums of a wave of units.
-static inline void cuda_conv_plan_slots(CudaConvWeightPlan *plan, int arithmetic) {
+INFINIOP_COLD static inline void cuda_conv_plan_slots(CudaConvWeightPlan *plan, int arithmetic) {
     const CudaConvGradWeight *a = &plan->arguments;
     plan->slot_bytes = a->conv.groups;
     cuda_conv_multiply(&plan->slot_bytes, a->rows);
@@ -276,7 +278,7 @@ static inline void cuda_conv_plan_slots(CudaConvWeightPlan *plan, int arithmetic
     cuda_conv_multiply(&plan->bytes, plan->slots + 1);
 }
 
-static inline void cuda_conv_plan_weight(const CudaConvProblem *problem, CudaConvWeightPlan *plan) {
+INFINIOP_COLD static inline void cuda_conv_plan_weight(const CudaConvProblem *problem, CudaConvWeightPlan *plan) {
     *plan = CudaConvWeightPlan();
     CudaConvGradWeight *a = &plan->arguments;
     cuda_conv_geometry(problem, &a->conv);
@@ -332,9 +334,9 @@ struct CudaConvImages {
     int64_t outer_bytes, inner_bytes;  // of grad_output; of grad_input and input
 };
 
-static inline bool cuda_conv_is_outer(int tensor) { return tensor == CUDA_CONV_GRAD_OUTPUT; }
+INFINIOP_COLD static inline bool cuda_conv_is_outer(int tensor) { return tensor == CUDA_CONV_GRAD_OUTPUT; }
 
-static inline bool cuda_conv_channels_are_neighbours(const CudaConvProblem *problem, int tensor) {
+INFINIOP_COLD static inline bool cuda_conv_channels_are_neighbours(const CudaConvProblem *problem, int tensor) {
     const int64_t *strides = problem->strides[tensor];
     const bool outer = cuda_conv_is_outer(tensor);
     int64_t between_pixels = -1;
@@ -346,7 +348,7 @@ static inline bool cuda_conv_channels_are_neighbours(const CudaConvProblem *prob
     return several && strides[1] != 0 && llabs(strides[1]) < between_pixels;
 }
 
-static inline CudaConvImage cuda_conv_image(const CudaConvProblem *problem, int tensor) {
+INFINIOP_COLD static inline CudaConvImage cuda_conv_image(const CudaConvProblem *problem, int tensor) {
     const bool outer = cuda_conv_is_outer(tensor);
     CudaConvImage image = CudaConvImage();
     image.batch = problem->batch, image.channels = problem->groups * (outer ? problem->cout : problem->cin);
@@ -361,7 +363,7 @@ static inline CudaConvImage cuda_conv_image(const CudaConvProblem *problem, int 
 }
 
 // Bytes of one, rounded up; -1 where 64 bits do not count them.
-static inline int64_t cuda_conv_image_bytes(const CudaConvProblem *problem, int tensor) {
+INFINIOP_COLD static inline int64_t cuda_conv_image_bytes(const CudaConvProblem *problem, int tensor) {
     const CudaConvImage image = cuda_conv_image(problem, tensor);
     int64_t bytes = problem->dtype == DTYPE_F64 ? 8 : problem->dtype == DTYPE_F32 ? 4 : 2;
     for (int64_t size : {image.batch, image.channels, image.pixels}) cuda_conv_multiply(&bytes, size);
@@ -369,8 +371,9 @@ static inline int64_t cuda_conv_image_bytes(const CudaConvProblem *problem, int 
     return cuda_conv_tiles_of(bytes, CUDA_CONV_ALIGN) * CUDA_CONV_ALIGN;
 }
 
-static inline CudaConvImages cuda_conv_images(const CudaConvProblem *problem, const CudaConvInputPlan *input,
-                                              const CudaConvWeightPlan *weight) {
+INFINIOP_COLD static inline CudaConvImages cuda_conv_images(const CudaConvProblem *problem,
+                                                            const CudaConvInputPlan *input,
+                                                            const CudaConvWeightPlan *weight) {
     CudaConvImages images = CudaConvImages();
     const bool tiles = input->blocks > 0 && input->kernel != CUDA_CONV_INPUT_DIRECT;
     const bool sums = weight->tiles > 0 && !weight->arguments.conv.wide && problem->batch > 0;
@@ -389,7 +392,7 @@ static inline CudaConvImages cuda_conv_images(const CudaConvProblem *problem, co
 }
 
 // Bytes of device workspace that suffice for the output, or all three gradients; -1 where 64 bits do not count them.
-static inline int64_t cuda_conv_workspace(const CudaConvProblem *problem) {
+INFINIOP_COLD static inline int64_t cuda_conv_workspace(const CudaConvProblem *problem) {
     CudaConvInputPlan input;
     CudaConvWeightPlan weight = CudaConvWeightPlan();
     cuda_conv_plan_input(problem, &input);
@@ -412,7 +415,8 @@ struct CudaConvRun {
 };
 
 template <class Arguments>
-static inline int cuda_conv_launch(const CudaConvRun *run, int kernel, int64_t blocks, unsigned threads, Arguments *a) {
+INFINIOP_COLD static inline int cuda_conv_launch(const CudaConvRun *run, int kernel, int64_t blocks, unsigned threads,
+                                                 Arguments *a) {
     int code = 0;
     for (a->first_block = 0; a->first_block < blocks && !code; a->first_block += CUDA_CONV_GRID) {
         const int64_t left = blocks - a->first_block;
@@ -422,12 +426,12 @@ static inline int cuda_conv_launch(const CudaConvRun *run, int kernel, int64_t b
     return code;
 }
 
-static inline void cuda_conv_bind(CudaConv *conv, void *const data[CUDA_CONV_TENSORS]) {
+INFINIOP_COLD static inline void cuda_conv_bind(CudaConv *conv, void *const data[CUDA_CONV_TENSORS]) {
     for (int t = 0; t < CUDA_CONV_TENSORS; t++) conv->view[t].data = data[t];
 }
 
-static inline int cuda_conv_run_input(const CudaConvRun *run, const CudaConvProblem *problem, void *const *data,
-                                      char *workspace) {
+INFINIOP_COLD static inline int cuda_conv_run_input(const CudaConvRun *run, const CudaConvProblem *problem,
+                                                    void *const *data, char *workspace) {
     CudaConvInputPlan plan;
     cuda_conv_plan_input(problem, &plan);
     CudaConvGradInput *a = &plan.arguments;
@@ -440,7 +444,8 @@ static inline int cuda_conv_run_input(const CudaConvRun *run, const CudaConvProb
     return cuda_conv_launch(run, plan.kernel, plan.blocks, CUDA_CONV_BLOCK, a);
 }
 
-static inline int cuda_conv_reduce(const CudaConvRun *run, CudaConvGradWeight *a, int from, int64_t slots, int to) {
+INFINIOP_COLD static inline int cuda_conv_reduce(const CudaConvRun *run, CudaConvGradWeight *a, int from, int64_t slots,
+                                                 int to) {
     const int64_t elements = a->conv.groups * a->conv.cout * a->conv.cin * a->conv.taps;
     const CudaConvView *v = &a->conv.view[CUDA_CONV_GRAD_WEIGHT];
     const CudaConvAxis *axis = a->conv.axis;
@@ -450,8 +455,8 @@ static inline int cuda_conv_reduce(const CudaConvRun *run, CudaConvGradWeight *a
     return cuda_conv_launch(run, CUDA_CONV_REDUCE, cuda_conv_tiles_of(elements, CUDA_CONV_BLOCK), CUDA_CONV_BLOCK, a);
 }
 
-static inline int cuda_conv_run_weight(const CudaConvRun *run, const CudaConvProblem *problem, void *const *data,
-                                       char *workspace) {
+INFINIOP_COLD static inline int cuda_conv_run_weight(const CudaConvRun *run, const CudaConvProblem *problem,
+                                                     void *const *data, char *workspace) {
     CudaConvWeightPlan plan;
     cuda_conv_plan_weight(problem, &plan);
     CudaConvGradWeight *a = &plan.arguments;
@@ -480,7 +485,7 @@ static inline int cuda_conv_run_weight(const CudaConvRun *run, const CudaConvPro
 }
 
 // Axes of grad_output that lie one after the other become one.
-static inline void cuda_conv_merge_output(CudaConv *conv) {
+INFINIOP_COLD static inline void cuda_conv_merge_output(CudaConv *conv) {
     int64_t *space = conv->view[CUDA_CONV_GRAD_OUTPUT].space;
     CudaConvAxis *inner = &conv->axis[2];
     for (int d = 1; d >= 0; d--) {
@@ -492,7 +497,8 @@ static inline void cuda_conv_merge_output(CudaConv *conv) {
     }
 }
 
-static inline int cuda_conv_run_bias(const CudaConvRun *run, const CudaConvProblem *problem, void *const *data) {
+INFINIOP_COLD static inline int cuda_conv_run_bias(const CudaConvRun *run, const CudaConvProblem *problem,
+                                                   void *const *data) {
     CudaConvGradBias a = CudaConvGradBias();
     cuda_conv_geometry(problem, &a.conv);
     cuda_conv_bind(&a.conv, data);
@@ -502,8 +508,9 @@ static inline int cuda_conv_run_bias(const CudaConvRun *run, const CudaConvProbl
 }
 
 // From a tensor to its packed form, or back.
-static inline int cuda_conv_copy_image(const CudaConvRun *run, const CudaConvProblem *problem, int tensor, void *data,
-                                       const CudaConvProblem *packed, void *packed_data, bool packs) {
+INFINIOP_COLD static inline int cuda_conv_copy_image(const CudaConvRun *run, const CudaConvProblem *problem, int tensor,
+                                                     void *data, const CudaConvProblem *packed, void *packed_data,
+                                                     bool packs) {
     CudaConvImage image = cuda_conv_image(problem, tensor);
     CudaConvView views[2];  // the tensor, and packed
     for (int i = 0; i < 2; i++) {
@@ -520,7 +527,7 @@ static inline int cuda_conv_copy_image(const CudaConvRun *run, const CudaConvPro
                             CUDA_CONV_BLOCK, &image);
 }
 
-static inline void cuda_conv_pack_strides(CudaConvProblem *problem, int tensor) {
+INFINIOP_COLD static inline void cuda_conv_pack_strides(CudaConvProblem *problem, int tensor) {
     const CudaConvImage image = cuda_conv_image(problem, tensor);
     int64_t *strides = problem->strides[tensor];
     strides[4] = 1, strides[3] = image.size[2], strides[2] = image.size[1] * image.size[2];
@@ -528,8 +535,8 @@ static inline void cuda_conv_pack_strides(CudaConvProblem *problem, int tensor) 
 }
 
 // The three gradients, or the output in grad_input's place.
-static inline int cuda_conv_run_passes(const CudaConvRun *run, const CudaConvProblem *problem, void *const *data,
-                                       char *workspace) {
+INFINIOP_COLD static inline int cuda_conv_run_passes(const CudaConvRun *run, const CudaConvProblem *problem,
+                                                     void *const *data, char *workspace) {
     CudaConvInputPlan input;
     CudaConvWeightPlan weight = CudaConvWeightPlan();
     cuda_conv_plan_input(problem, &input);
@@ -567,8 +574,8 @@ static inline int cuda_conv_run_passes(const CudaConvRun *run, const CudaConvPro
 
 // data: device addresses. A gradient of null is left out; of an output's problem the output is in grad_output's place,
 // as it is in the core. workspace: at a multiple of CUDA_CONV_ALIGN.
-static inline int cuda_conv_run(const CudaConvProblem *problem, void *const data[CUDA_CONV_TENSORS], void *workspace,
-                                CudaConvLaunch launch, void *context) {
+INFINIOP_COLD static inline int cuda_conv_run(const CudaConvProblem *problem, void *const data[CUDA_CONV_TENSORS],
+                                              void *workspace, CudaConvLaunch launch, void *context) {
     const CudaConvRun run = {launch, context};
     if (!problem->forward) return cuda_conv_run_passes(&run, problem, data, (char *)workspace);
     void *exchanged[CUDA_CONV_TENSORS] = {};

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "cold.h"
 #include "hash.h"
 
 extern char **environ;
@@ -20,17 +21,19 @@ extern char **environ;
 namespace cuda_build {
 
 // The file that this code is in; empty where the loader does not say.
-inline fs::path library_path() {
+INFINIOP_COLD inline fs::path library_path() {
     static const char here = 0;
     Dl_info info;
     return dladdr(&here, &info) ? info.dli_fname : fs::path();
 }
 
-inline bool is_program(const fs::path &path) { return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path); }
+INFINIOP_COLD inline bool is_program(const fs::path &path) {
+    return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path);
+}
 
 // Runs a program, its words into a file; whether it ended well. Where somebody else collects this process's children,
 // nobody can tell, and what it left behind has to be looked at.
-inline bool run(std::vector<std::string> words, const fs::path &log) {
+INFINIOP_COLD inline bool run(std::vector<std::string> words, const fs::path &log) {
     std::vector<char *> arguments;
     for (std::string &word : words) arguments.push_back(&word[0]);
     arguments.push_back(nullptr);
