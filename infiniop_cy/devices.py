@@ -71,9 +71,14 @@ def _kind_of(value):
     return "cuda" if not isinstance(value, np.ndarray) and is_device_array(value) else "cpu"
 
 
+def at_host(device, *arrays):
+    """Whether all of them are NumPy's, and the call runs where they are."""
+    return device is None and _AT_HOST.issuperset(map(type, arrays))
+
+
 def backend_for(operator, device, **arrays):
     """The backend that a call runs on: where its arrays lie, unless `device` names one."""
-    if device is None and _AT_HOST.issuperset(map(type, arrays.values())):
+    if at_host(device, *arrays.values()):
         return cpu
     # A Python number lies nowhere.
     present = {name: _kind_of(value) for name, value in arrays.items() if value is not None and not is_weak(value)}

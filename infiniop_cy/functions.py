@@ -269,9 +269,6 @@ def padding_pairs(operator, padding, kernel, stride, dilation):
             raise BadParam(f"{operator}: padding 'same' with stride {stride}, expected stride 1")
         totals = [d * (k - 1) for k, d in zip(kernel, dilation)]
         return tuple((t // 2, t - t // 2) for t in totals)
-    plain = _core.plain_integers(padding, axes)
-    if plain is not None:
-        return tuple([(p, p) for p in plain])
     if _integer(padding) is not None:
         return tuple((p, p) for p in per_axis(operator, "padding", padding, axes))
     try:
@@ -290,6 +287,9 @@ def geometry(operator, weight_shape, stride, padding, dilation, groups):
         raise BadTensorShape(f"{operator}: weight has {len(weight_shape)} dimensions, expected 3 to 5: "
                              "output and input channels and 1 to 3 spatial axes")
     axes = len(weight_shape) - 2
+    plain = _core.plain_geometry(axes, stride, padding, dilation, groups)
+    if plain is not None:
+        return plain
     groups, = per_axis(operator, "groups", groups, 1)
     stride, dilation = per_axis(operator, "stride", stride, axes), per_axis(operator, "dilation", dilation, axes)
     return stride, padding_pairs(operator, padding, weight_shape[2:], stride, dilation), dilation, groups
@@ -307,8 +307,12 @@ def _three(name, value, what):
     return value
 
 
+_ALL = (True, True, True)
+_MASKS = tuple(f"output_mask[{i}]" for i in range(3))
+
+
 def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1, groups=1,
-                  output_mask=(True, True, True), out=(None, None, None), accumulate=False, device=None,
+                  output_mask=_ALL, out=(None, None, None), accumulate=False, device=None,
                   num_threads=None):
     """Gradients of a 1-, 2- or 3-dimensional convolution (cross-correlation, as in every framework).
 
@@ -360,25 +364,34 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
     return _conv_gradients(grad_output, input, weight, given, output_mask, out, accumulate, device, num_threads)
 
 
-_MASKS = tuple(f"output_mask[{i}]" for i in range(3))
 _OUTS = tuple(f"out[{i}]" for i in range(3))
 
 
-def _conv_gradients(grad_output, input, weight, given, output_mask, out, accumulate, device, num_threads):
-    for name, value in (("grad_output", grad_output), ("input", input), ("weight", weight)):
+def _require(operator, **arrays):
+    for name, value in arrays.items():
         if value is None:
-            raise NullPointer(f"conv_backward: {name} is None")
+            raise NullPointer(f"{operator}: {name} is None")
+
+
+def _conv_gradients(grad_output, input, weight, given, output_mask, out, accumulate, device, num_threads):
+    if grad_output is None or input is None or weight is None:
+        _require("conv_backward", grad_output=grad_output, input=input, weight=weight)
     accumulate = _flag("conv_backward", "accumulate", accumulate, _OUT_HINT)
-    mask = tuple([_flag("conv_backward", name, flag)
-                  for name, flag in zip(_MASKS, _three("output_mask", output_mask, "flags"))])
+    mask = _three("output_mask", output_mask, "flags")
+    if mask is not _ALL:
+        mask = tuple([_flag("conv_backward", name, flag) for name, flag in zip(_MASKS, mask)])
     outs = (None,) * 3 if out is None else tuple(_three("out", out, "arrays or None"))
-    backend = devices.backend_for("conv_backward", device, grad_output=grad_output, input=input, weight=weight,
-                                  **dict(zip(_OUTS, outs)))
+    if devices.at_host(device, grad_output, input, weight, *outs):
+        backend = devices.cpu
+    else:
+        backend = devices.backend_for("conv_backward", device, grad_output=grad_output, input=input, weight=weight,
+                                      **dict(zip(_OUTS, outs)))
     try:
         stride, pairs, dilation, groups = geometry(
             "conv_backward", backend.shape_of(weight, "conv_backward", "weight"), **given)
-        log("conv_backward", grad_output=grad_output, input=input, weight=weight, stride=stride, padding=pairs,
-            dilation=dilation, groups=groups, output_mask=mask)
+        if ENABLED:
+            log("conv_backward", grad_output=grad_output, input=input, weight=weight, stride=stride, padding=pairs,
+                dilation=dilation, groups=groups, output_mask=mask)
         return ConvGradients(*backend.conv_backward(grad_output, input, weight, stride, pairs, dilation, groups, mask,
                                                     outs, accumulate, num_threads))
     except (BadTensorShape, BadParam) as error:
@@ -433,15 +446,18 @@ def conv(input, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1,
     array([[[[108., 112.],
              [120., 124.]]]])
     """
-    for name, value in (("input", input), ("weight", weight)):
-        if value is None:
-            raise NullPointer(f"conv: {name} is None")
-    backend = devices.backend_for("conv", device, input=input, weight=weight, bias=bias, out=out)
+    if input is None or weight is None:
+        _require("conv", input=input, weight=weight)
+    if devices.at_host(device, input, weight, bias, out):
+        backend = devices.cpu
+    else:
+        backend = devices.backend_for("conv", device, input=input, weight=weight, bias=bias, out=out)
     given = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     try:
         stride, pairs, dilation, groups = geometry("conv", backend.shape_of(weight, "conv", "weight"), **given)
-        log("conv", input=input, weight=weight, bias=bias, stride=stride, padding=pairs, dilation=dilation,
-            groups=groups)
+        if ENABLED:
+            log("conv", input=input, weight=weight, bias=bias, stride=stride, padding=pairs, dilation=dilation,
+                groups=groups)
         return backend.conv(input, weight, bias, stride, pairs, dilation, groups, out, num_threads)
     except (BadTensorShape, BadParam) as error:
         shapes = _shapes(backend, "conv", input=input, weight=weight, out=out)

@@ -108,7 +108,7 @@ def elementwise(str op, int formula, tuple values, bint promotes, tuple inputs, 
     return out
 
 
-def plain_integers(value, Py_ssize_t axes):
+cpdef tuple plain_integers(value, Py_ssize_t axes):
     """Return a tuple of `axes` integers: of an int that stands for all, or of a tuple of ints; None of anything else,
     and of one beyond 64 bits."""
     if type(value) is int:
@@ -119,6 +119,15 @@ def plain_integers(value, Py_ssize_t axes):
         if type(number) is not int or not INT64_MIN <= number <= INT64_MAX:
             return None
     return value
+
+
+def plain_geometry(Py_ssize_t axes, stride, padding, dilation, groups):
+    """Return what functions.geometry() does where plain_integers() takes all of it, as in most calls; else None."""
+    cdef tuple strides = plain_integers(stride, axes), pads = plain_integers(padding, axes)
+    cdef tuple dilations = plain_integers(dilation, axes), group = plain_integers(groups, 1)
+    if strides is None or pads is None or dilations is None or group is None:
+        return None
+    return strides, tuple([(pad, pad) for pad in pads]), dilations, group[0]
 
 
 cdef int fill_conv_spec(ConvSpec *spec, tuple stride, tuple padding, tuple dilation, groups, bint accumulate) except -1:
