@@ -307,12 +307,11 @@ def _three(name, value, what):
     return value
 
 
-_ALL = (True, True, True)
 _MASKS = tuple(f"output_mask[{i}]" for i in range(3))
 
 
 def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1, groups=1,
-                  output_mask=_ALL, out=(None, None, None), accumulate=False, device=None,
+                  output_mask=(True, True, True), out=(None, None, None), accumulate=False, device=None,
                   num_threads=None):
     """Gradients of a 1-, 2- or 3-dimensional convolution (cross-correlation, as in every framework).
 
@@ -377,9 +376,10 @@ def _conv_gradients(grad_output, input, weight, given, output_mask, out, accumul
     if grad_output is None or input is None or weight is None:
         _require("conv_backward", grad_output=grad_output, input=input, weight=weight)
     accumulate = _flag("conv_backward", "accumulate", accumulate, _OUT_HINT)
-    mask = _three("output_mask", output_mask, "flags")
-    if mask is not _ALL:
-        mask = tuple([_flag("conv_backward", name, flag) for name, flag in zip(_MASKS, mask)])
+    mask = output_mask
+    if not _core.plain_flags(mask, 3):
+        flags = zip(_MASKS, _three("output_mask", mask, "flags"))
+        mask = tuple([_flag("conv_backward", name, flag) for name, flag in flags])
     outs = (None,) * 3 if out is None else tuple(_three("out", out, "arrays or None"))
     if devices.at_host(device, grad_output, input, weight, *outs):
         backend = devices.cpu

@@ -121,13 +121,37 @@ cpdef tuple plain_integers(value, Py_ssize_t axes):
     return value
 
 
-def plain_geometry(Py_ssize_t axes, stride, padding, dilation, groups):
-    """Return what functions.geometry() does where plain_integers() takes all of it, as in most calls; else None."""
-    cdef tuple strides = plain_integers(stride, axes), pads = plain_integers(padding, axes)
-    cdef tuple dilations = plain_integers(dilation, axes), group = plain_integers(groups, 1)
-    if strides is None or pads is None or dilations is None or group is None:
+cdef tuple plain_pairs(value, Py_ssize_t axes):
+    """Return a (before, after) pair for each axis: of what plain_integers() takes, or of a tuple of such pairs; None of
+    anything else."""
+    cdef tuple pads = plain_integers(value, axes)
+    if pads is not None:
+        return tuple([(pad, pad) for pad in pads])
+    if type(value) is not tuple or len(value) != axes:
         return None
-    return strides, tuple([(pad, pad) for pad in pads]), dilations, group[0]
+    for pair in <tuple>value:
+        if type(pair) is not tuple or plain_integers(pair, 2) is None:
+            return None
+    return value
+
+
+def plain_geometry(Py_ssize_t axes, stride, padding, dilation, groups):
+    """Return what functions.geometry() does where all of it is plain integers, as in most calls; else None."""
+    cdef tuple strides = plain_integers(stride, axes), pairs = plain_pairs(padding, axes)
+    cdef tuple dilations = plain_integers(dilation, axes), group = plain_integers(groups, 1)
+    if strides is None or pairs is None or dilations is None or group is None:
+        return None
+    return strides, pairs, dilations, group[0]
+
+
+def plain_flags(value, Py_ssize_t count):
+    """Return whether value is a tuple of so many bools."""
+    if type(value) is not tuple or len(value) != count:
+        return False
+    for flag in <tuple>value:
+        if type(flag) is not bool:
+            return False
+    return True
 
 
 cdef int fill_conv_spec(ConvSpec *spec, tuple stride, tuple padding, tuple dilation, groups, bint accumulate) except -1:
