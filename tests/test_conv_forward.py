@@ -15,7 +15,7 @@ from test_conv import (
     lay_at_random,
     tensor_core_error,
 )
-from test_conv_random import LARGE, check_seeds, random_case, with_tiny_numbers
+from test_conv_random import LARGE, check_seeds, random_case, small_groups, with_tiny_numbers
 
 import infiniop_cy as iop
 from infiniop_cy.core._core import build_info, conv_algorithms
@@ -322,6 +322,14 @@ def check_batch(case, dtype, rng, call):
 def test_bits_do_not_depend_on_the_batch(dtype):
     check_seeds(check_batch, dtype, range(0, 120, EACH))
     check_seeds(check_batch, dtype, range(8 if ON_CPU else 0), **LARGE)
+
+
+@pytest.mark.parametrize("check", [check_exact, check_threads, check_layout, check_channels_last, check_batch])
+def test_small_groups(check):
+    """AMX joins them."""
+    for seed in range(20):
+        case, rng = small_groups(seed)
+        check(case, "bfloat16", rng, f"small groups, seed {seed}")
 
 
 @for_cpu

@@ -42,6 +42,25 @@ def check_seeds(check, dtype, seeds, **limits):
         check(case, dtype, rng, f"{'large ' * bool(limits)}seed {seed}")
 
 
+def small_groups(seed):
+    """A convolution of a few groups of 6 to 16 channels each way, and a generator for its data."""
+    rng = np.random.default_rng(seed)
+
+    def one_of(low, high):
+        return int(rng.integers(low, high + 1))
+    axes, groups = one_of(1, 2), one_of(2, 11)
+    most = one_of(8, 16)
+    cin = cout = one_of(6, most)
+    if one_of(0, 1):
+        cout = one_of(6, most)
+    kernel, dilation = tuple(one_of(1, 3) for _ in range(axes)), one_of(1, 2)
+    size = tuple(dilation * (k - 1) + one_of(1, 12) for k in kernel)
+    pads = tuple((one_of(0, k - 1),) * 2 for k in kernel)
+    stride = 1 if one_of(0, 2) else 2
+    return ConvCase("small groups", one_of(1, 3), groups, groups * cin, groups * cout, size, kernel, stride, pads,
+                    dilation), rng
+
+
 # ---- values
 
 def check_exact(case, dtype, rng, call):
@@ -264,6 +283,34 @@ def check_other_samples(case, dtype, rng, call):
             check_same([a[1:]], [b[1:]], f"{algorithm}, {call}: {case!r}")
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("check", [check_exact, check_threads, check_layout, check_channels_last, check_batch,
+                                   check_other_samples])
+def test_small_groups(check, dtype):
+    """AMX joins them, for bfloat16; the last of them may be fewer."""
+    for seed in range(20):
+        case, rng = small_groups(seed)
+        if check != check_other_samples or case.batch > 1:
+            check(case, dtype, rng, f"small groups, seed {seed}")
+
+
+@each_dtype
+def test_inf_and_nan_keep_to_their_group(dtype):
+    """What overflows in one group changes no bit of another one's output and grad_input."""
+    for seed in range(40):
+        case, rng = small_groups(seed)
+        g, x, w = make_case(case, dtype, rng)
+        results = []
+        for value in (0, np.inf):
+            g[-1, 0] += value
+            x[-1, 0] += value
+            output = iop.conv(x, w, **case.keywords)
+            grad_input = conv(case, (g, x, w), output_mask=(True, False, False))[0]
+            results.append([a[:, a.shape[1] // case.groups:] for a in (output, grad_input)])
+        assert not np.isfinite(output.astype(float)).all()
+        check_same(*results, f"small groups, seed {seed}: {case!r}")
+
+
 @each_dtype
 def test_inf_and_nan_keep_to_their_sample(dtype):
     """What overflows in one sample changes no bit of another one's grad_input."""
@@ -305,8 +352,7 @@ def test_every_algorithm_accepts_something():
     """Else the tests above would say nothing of it. AMX wants a CPU that has it."""
     met = set()
     for dtype in DTYPES:
-        for seed in range(80):
-            case, rng = random_case(seed)
+        for case, rng in (*map(random_case, range(80)), *map(small_groups, range(20))):
             met |= accepting(case, make_case(case, dtype, rng))
     amx = iop.core._core.build_info()["isa"] == "amx"
     assert met - {"chosen"} == {name for name in ALGORITHMS if amx or "amx" not in name}

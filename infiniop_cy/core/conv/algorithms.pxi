@@ -27,6 +27,7 @@ cdef ConvAlgorithm conv_algorithm(int number) noexcept nogil:
     cdef ConvAlgorithm none
     cdef AlgorithmRow *rows = [
         depthwise,
+        input_amx_joined,
         grouped,
         input_col2im,
         input_amx,
@@ -37,6 +38,7 @@ cdef ConvAlgorithm conv_algorithm(int number) noexcept nogil:
         output_dot,
         output_depthwise,
         output_multiplied,
+        output_amx_joined,
         output_grouped,
         output_amx,
         output_pixels,

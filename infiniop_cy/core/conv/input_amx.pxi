@@ -1,7 +1,10 @@
 # grad_input by AMX: rows are positions of a packed block of grad_output, columns are ci, steps are (chunk of co, tap).
-# The phases of a stride are done one after the other over one block.
+# The phases of a stride are done one after the other over one block. Small groups of bfloat16 are joined: the channels
+# of some count as those of one, with weights of 0 between them, which fill an instruction that a group would leave
+# mostly empty, and pixels are moved in longer lines.
 cdef enum:
     AMX_BLOCK_CHANNELS = 1024    # of grad_output, packed at once
+    AMX_MANY_JOINED = 3          # groups, with fewer of which those in the lanes of a vector are as fast; measured
     AMX_READY_PANELS = 2         # of a task, with more of which packing pays: lines that begin anywhere cost two
 
     # pieces of scratch; shared:
@@ -21,6 +24,46 @@ ctypedef struct InputAmx:
     int64_t panels       # of AMX_SIDE ci
     int64_t task_panels
     int64_t positions    # of a block
+    int64_t together     # groups that are joined
+
+
+# What a task computes: some groups as one, of a problem of its own.
+ctypedef struct JoinedGroups:
+    ConvProblem problem
+    SumOrder order
+    ConvRun run
+    const ConvProblem *apart  # the problem as it is
+    int64_t first, count      # its groups
+
+
+cdef int64_t joined_groups(const SampleGeometry *sample) noexcept nogil:
+    """Count the groups that are joined. The last ones may be fewer, if their number divides that of those before."""
+    cdef int64_t many = min(AMX_STEPS // max(<int64_t>1, sample.cin, sample.cout), sample.groups)
+    if sample.parts != 1 or many <= 1 or sample.folded != 1:
+        return 1
+    while sample.groups % many and many % (sample.groups % many):
+        many -= 1
+    return many
+
+
+cdef void widen_groups(SampleGeometry *sample, int64_t many, SumOrder *order) noexcept nogil:
+    """Let the channels of so many groups be those of one."""
+    sample.groups, sample.cin, sample.cout = ceil_div(sample.groups, many), sample.cin * many, sample.cout * many
+    order.channels = min(order.channels * many, sample.cout)
+
+
+cdef int64_t join_groups_of(const ConvRun *run, int64_t unit, JoinedGroups *joined) noexcept nogil:
+    """State the problem of joined groups number `unit`; return which group they are in it."""
+    cdef const InputAmx *own = <const InputAmx *>run.blocking.own
+    joined.run, joined.apart = run[0], run.problem
+    joined.first = unit * own.together
+    joined.count = min(own.together, run.sample.groups - joined.first)
+    if own.together == 1:
+        return unit
+    joined.problem, joined.order = run.problem[0], run.order[0]
+    widen_groups(&joined.problem.sample, joined.count, &joined.order)
+    joined.run.problem, joined.run.sample, joined.run.order = &joined.problem, &joined.problem.sample, &joined.order
+    return joined.first // joined.count
 
 
 cdef void order_input_amx(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
@@ -76,21 +119,26 @@ cdef int64_t amx_panel_bytes(const SampleGeometry *sample) noexcept nogil:
 cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                           Blocking *blocking) noexcept nogil:
     """Make the tiles smaller, then the tasks narrower, while there are too few tasks for the threads."""
-    cdef const SampleGeometry *sample = &problem.sample
     cdef InputAmx *own = <InputAmx *>blocking.own
     cdef Scratch *local = &blocking.local
-    cdef int64_t pixels = input_amx_pixels(sample, order.channels), tasks, chunks
+    cdef ConvProblem wide = problem[0]
+    cdef const SampleGeometry *sample = &wide.sample
+    cdef SumOrder sums = order[0]
+    cdef int64_t pixels, tasks, chunks
+    own.together = joined_groups(sample)
+    widen_groups(&wide.sample, own.together, &sums)
+    pixels = input_amx_pixels(sample, sums.channels)
     own.panels = ceil_div(sample.cin, AMX_SIDE)
     own.task_panels = min(own.panels, <int64_t>AMX_PANELS_COLUMNS // AMX_SIDE)
-    tasks = cut_input_amx(problem, pixels, own)
+    tasks = cut_input_amx(&wide, pixels, own)
     while threads > 1 and pixels > AMX_MIN_PIXELS and tasks < 4 * threads:
         pixels //= 2
-        tasks = cut_input_amx(problem, pixels, own)
+        tasks = cut_input_amx(&wide, pixels, own)
     while threads > 1 and own.task_panels > 1 and tasks < 2 * threads:
         own.task_panels = ceil_div(own.task_panels, 2)
         tasks = sample.groups * ceil_div(own.panels, own.task_panels) * own.tiles
     own.positions = own.tiling.samples * halo_positions(sample, own.tiling.extent, AMX_POSITIONS)
-    chunks = ceil_div(order.channels, AMX_STEPS)
+    chunks = ceil_div(sums.channels, AMX_STEPS)
     book(&blocking.shared, AMX_WEIGHTS, sample.groups * own.panels, amx_panel_bytes(sample))
     book(local, AMX_PREPARED, AMX_STEPS * AMX_SIDE * min(sample.taps, <int64_t>AMX_STAGED_TAPS),
          itemsize_of(sample.dtype))
@@ -105,15 +153,13 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
 
 cdef bint stage_chunk(const ConvRun *run, const char *panel, int64_t co_from, int64_t tap, int64_t taps, int64_t cos,
                       int64_t cis, char *staged) noexcept nogil:
-    """Copy some taps of a chunk of co by a panel of ci as [co][tap][ci], with zeros where there are none; return
-    whether there were float32 numbers out of bounds."""
+    """Copy some taps of a chunk of co by a panel of ci as [co][tap][ci]; return whether there were float32 numbers out
+    of bounds."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
     cdef int64_t item = itemsize_of(sample.dtype), row = AMX_SIDE * item, co, i
     cdef bint in_line = taps > 1 and taps_in_line(sample, w), outside_bounds = False
     cdef const char *source
-    if cos < AMX_STEPS or cis < AMX_SIDE:
-        memset(staged, 0, AMX_STEPS * taps * row)
     if w.n == taps * item and taps == sample.taps and sample.folded == 1 and (taps == 1 or in_line):
         kernels.transpose[sample.dtype](panel + co_from * w.n, w.channel, staged, row, cos * taps, cis)
         return weights_outside(run, staged, cos * taps * AMX_SIDE)
@@ -136,24 +182,30 @@ cdef bint stage_chunk(const ConvRun *run, const char *panel, int64_t co_from, in
 
 
 cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Pack the weights of unit number (group, panel of ci, chunk of co), under all taps. inf and NaN become tiny;
-    return whether there were any, or float32 numbers out of bounds."""
+    """Pack the weights of unit number (group, panel of ci, chunk of co), under all taps, with zeros where there are
+    none. inf and NaN become tiny; return whether there were any, or float32 numbers out of bounds."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
     cdef int64_t item = itemsize_of(sample.dtype), tap = 0, taps, i, half, at
     cdef WeightUnit unit = weight_unit(run.problem, number, own.panels, amx_chunks(sample))
-    cdef int64_t chunk = unit.block, panel = unit.panel, group = unit.group
+    cdef int64_t chunk = unit.block, panel = unit.panel, first = unit.group * own.together
+    cdef int64_t many = min(own.together, sample.groups - first)
     cdef int64_t cis = min(<int64_t>AMX_SIDE, sample.cin - panel * AMX_SIDE)
-    cdef int64_t cos = min(<int64_t>AMX_STEPS, sample.cout - chunk * AMX_STEPS), halves = ceil_div(cis, AMX_HALF)
-    cdef const char *source = w.data + group * w.group + panel * AMX_SIDE * w.channel
-    cdef char *to = shared_piece(run, AMX_WEIGHTS) + (group * own.panels + panel) * amx_panel_bytes(sample) \
+    cdef int64_t cos = min(<int64_t>AMX_STEPS, sample.cout - chunk * AMX_STEPS)
+    cdef int64_t halves = ceil_div(many * cis, AMX_HALF)
+    cdef const char *source = w.data + first * w.group + panel * AMX_SIDE * w.channel
+    cdef char *to = shared_piece(run, AMX_WEIGHTS) + (unit.group * own.panels + panel) * amx_panel_bytes(sample) \
         + chunk * sample.taps * amx_step_bytes(sample)
     cdef char *staged = local_piece(run, AMX_PREPARED, scratch)
     cdef bint found = False
     while tap < sample.taps:
         taps = min(<int64_t>AMX_STAGED_TAPS, sample.taps - tap)
-        found |= stage_chunk(run, source, chunk * AMX_STEPS, tap, taps, cos, cis, staged)
+        if own.together > 1 or cos < AMX_STEPS or cis < AMX_SIDE:
+            memset(staged, 0, AMX_STEPS * taps * AMX_SIDE * item)
+        for i in range(many):
+            found |= stage_chunk(run, source + i * w.group, chunk * AMX_STEPS, tap, taps, cos, cis,
+                                 staged + i * (cos * taps * AMX_SIDE + cis) * item)
         for i in range(taps):
             at = packed_tap(sample, tap + i) * amx_step_bytes(sample)
             for half in range(halves):
@@ -164,13 +216,13 @@ cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) n
 
 
 cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, int64_t positions, const Box *block,
-                             const AmxRows *rows, const Halo *halo, int64_t group, int64_t panel_from, int64_t panels,
+                             const AmxRows *rows, const Halo *halo, int64_t unit, int64_t panel_from, int64_t panels,
                              int64_t co, char *scratch, Prefetch *prefetch) noexcept nogil:
-    """Add the products of one block of co and a phase to those of the blocks before."""
+    """Add the products of one block of co and a phase to those of the blocks before. unit: of joined groups."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
     cdef int64_t chunks = ceil_div(min(run.order.channels, sample.cout - co), AMX_STEPS), i, p, tap, at
-    cdef char *weights = shared_piece(run, AMX_WEIGHTS) + (group * own.panels + panel_from) * amx_panel_bytes(sample)
+    cdef char *weights = shared_piece(run, AMX_WEIGHTS) + (unit * own.panels + panel_from) * amx_panel_bytes(sample)
     cdef char *sums = local_piece(run, AMX_SUMMED, scratch)
     cdef const char *then
     cdef int64_t output[3]
@@ -196,9 +248,26 @@ cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, int64_t pos
                             sums + p * own.positions * AMX_SUM_ROW, co > 0, then, prefetch)
 
 
-cdef void save_phase_amx(const ConvRun *run, const Phase *phase, const Box *part, const Box *block, int64_t group,
-                         int64_t panel_from, int64_t panels, bint nonfinite_output, char *scratch) noexcept nogil:
+cdef void add_nonfinite_of_groups(const JoinedGroups *joined, const Phase *phase, const Box *part, const InputSums *sums,
+                                 bint nonfinite_output) noexcept nogil:
+    """Add the products of inf and NaN to a panel's sums, group by group."""
+    cdef InputSums one = sums[0]
+    cdef int64_t i
+    for i in range(joined.count):
+        if joined.count > 1:
+            one.group, one.channels = joined.first + i, joined.apart.sample.cin
+            one.data = sums.data + i * one.channels * sizeof(float)
+        if joined.run.nonfinite:
+            add_nonfinite_weights(joined.apart, phase, part, &one)
+        if nonfinite_output:
+            add_nonfinite_outputs(joined.apart, phase, part, &one)
+
+
+cdef void save_phase_amx(const JoinedGroups *joined, const Phase *phase, const Box *part, const Box *block,
+                         int64_t group, int64_t panel_from, int64_t panels, bint nonfinite_output,
+                         char *scratch) noexcept nogil:
     """Save the sums of a phase, after adding the products of inf and NaN."""
+    cdef const ConvRun *run = &joined.run
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
     cdef InputSums sums
     cdef int64_t p
@@ -211,10 +280,8 @@ cdef void save_phase_amx(const ConvRun *run, const Phase *phase, const Box *part
         sums.channels = min(<int64_t>AMX_SIDE, run.sample.cin - sums.ci_from)
         if not phase.tap_count:
             memset(sums.data, 0, own.positions * AMX_SUM_ROW)
-        if run.nonfinite:
-            add_nonfinite_weights(run.problem, phase, part, &sums)
-        if nonfinite_output:
-            add_nonfinite_outputs(run.problem, phase, part, &sums)
+        if run.nonfinite or nonfinite_output:
+            add_nonfinite_of_groups(joined, phase, part, &sums, nonfinite_output)
         if by_pixels:
             add_output_bias(run.problem, &sums, part, run.sample.dtype == DTYPE_BF16)
         else:
@@ -225,14 +292,18 @@ cdef void save_phase_amx(const ConvRun *run, const Phase *phase, const Box *part
         save_channels_of_panels(run.problem, phase, part, &sums, own.positions * AMX_SUM_ROW)
 
 
-cdef void input_amx_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Run task number (group, panels of ci, tile), all phases of it."""
+cdef void input_amx_task(const ConvRun *whole, int64_t number, char *scratch) noexcept nogil:
+    """Run task number (joined groups, panels of ci, tile), all phases of it."""
+    cdef const InputAmx *own = <const InputAmx *>whole.blocking.own
+    cdef JoinedGroups joined
+    cdef const ConvRun *run = &joined.run
+    cdef int64_t parts = ceil_div(own.panels, own.task_panels), unit = number // own.tiles // parts
+    cdef int64_t group = join_groups_of(whole, unit, &joined)
     cdef const SampleGeometry *sample = run.sample
-    cdef const InputAmx *own = <const InputAmx *>run.blocking.own
-    cdef int64_t parts = ceil_div(own.panels, own.task_panels), group = number // own.tiles // parts
     cdef int64_t panel_from = number // own.tiles % parts * own.task_panels
     cdef int64_t panels = min(own.task_panels, own.panels - panel_from)
     cdef int64_t phases = phase_count(sample), p, co, behind, packed = -1
+    cdef char *pixels = local_piece(run, AMX_OUTPUT, scratch)
     cdef int64_t grid[3]
     cdef bint nonfinite = False
     cdef Box tile, block, part
@@ -254,18 +325,19 @@ cdef void input_amx_task(const ConvRun *run, int64_t number, char *scratch) noex
             continue
         co = 0
         while phase.tap_count and co < sample.cout and not is_stopped(run):
-            if packed != co and not (own.task_panels <= AMX_READY_PANELS
+            if packed != co and not (own.together == 1 and own.task_panels <= AMX_READY_PANELS
                                      and find_rows(run, &block, group * sample.cout + co, &rows)):
-                rows = packed_rows(sample, local_piece(run, AMX_OUTPUT, scratch), own.positions)
-                nonfinite |= pack_amx_pixels(run, &block, behind, group, co,
-                                             min(run.order.channels, sample.cout - co),
-                                             local_piece(run, AMX_OUTPUT, scratch), own.positions,
-                                             local_piece(run, AMX_STAGING, scratch))
+                rows = packed_rows(sample, pixels, own.positions)
+                nonfinite |= pack_amx_pixels(run, &block, behind, group, co, min(run.order.channels, sample.cout - co),
+                                             pixels, own.positions, local_piece(run, AMX_STAGING, scratch))
+                if own.together > 1:  # an inf would be NaN under the zeros of other groups
+                    nonfinite |= kernels.vnni.replace_nonfinite(
+                        pixels, (block_classes(sample) * box_positions(&block) + behind) * AMX_STEPS)
             packed = co
-            multiply_phase_amx(run, &phase, positions_of(&part, &block), &block, &rows, &halo, group, panel_from,
+            multiply_phase_amx(run, &phase, positions_of(&part, &block), &block, &rows, &halo, unit, panel_from,
                                panels, co, scratch, &prefetch)
             co += run.order.channels
-        save_phase_amx(run, &phase, &part, &block, group, panel_from, panels, nonfinite, scratch)
+        save_phase_amx(&joined, &phase, &part, &block, group, panel_from, panels, nonfinite, scratch)
 
 
 cdef void explain_input_amx(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,
@@ -283,4 +355,20 @@ cdef ConvAlgorithm input_amx() noexcept nogil:
     row.name, row.gradients = b"grad_input:amx", FOR_GRAD_INPUT
     row.accepts, row.order, row.block = accepts_input_amx, order_input_amx, block_input_amx
     row.prepare, row.task, row.explain = prepare_input_amx, input_amx_task, explain_input_amx
+    return row
+
+
+cdef bint accepts_joined_amx(const SampleGeometry *sample, const char **why) noexcept nogil:
+    if joined_groups(sample) < AMX_MANY_JOINED:
+        why[0] = b"groups are not small enough for several to fill an instruction, or are not of bfloat16"
+        return False
+    if phase_count(sample) > 1:
+        why[0] = b"the phases of a stride have few taps each"
+        return False
+    return accepts_input_amx(sample, why)
+
+
+cdef ConvAlgorithm input_amx_joined() noexcept nogil:
+    cdef ConvAlgorithm row = input_amx()
+    row.name, row.accepts = b"grad_input:amx_joined", accepts_joined_amx
     return row

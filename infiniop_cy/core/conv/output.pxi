@@ -18,6 +18,10 @@ cdef ConvAlgorithm output_amx() noexcept nogil:
     return as_output(input_amx(), b"output:amx", FOR_FOLDED_TAPS)
 
 
+cdef ConvAlgorithm output_amx_joined() noexcept nogil:
+    return as_output(input_amx_joined(), b"output:amx_joined")
+
+
 cdef ConvAlgorithm output_pixels() noexcept nogil:
     return as_output(input_pixels(), b"output:pixels", FOR_FOLDED_TAPS)
 
