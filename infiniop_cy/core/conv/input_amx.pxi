@@ -248,8 +248,8 @@ cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, int64_t pos
                             sums + p * own.positions * AMX_SUM_ROW, co > 0, then, prefetch)
 
 
-cdef void add_nonfinite_of_groups(const JoinedGroups *joined, const Phase *phase, const Box *part, const InputSums *sums,
-                                 bint nonfinite_output) noexcept nogil:
+cdef void add_nonfinite_of_groups(const JoinedGroups *joined, const Phase *phase, const Box *part,
+                                  const InputSums *sums, bint nonfinite_output) noexcept nogil:
     """Add the products of inf and NaN to a panel's sums, group by group."""
     cdef InputSums one = sums[0]
     cdef int64_t i
