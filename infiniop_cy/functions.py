@@ -446,12 +446,9 @@ def conv(input, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1,
     array([[[[108., 112.],
              [120., 124.]]]])
     """
-    if input is None or weight is None:
-        _require("conv", input=input, weight=weight)
-    if devices.at_host(device, input, weight, bias, out):
-        backend = devices.cpu
-    else:
-        backend = devices.backend_for("conv", device, input=input, weight=weight, bias=bias, out=out)
+    _require("conv", input=input, weight=weight)
+    backend = devices.cpu if devices.at_host(device, input, weight, bias, out) else devices.backend_for(
+        "conv", device, input=input, weight=weight, bias=bias, out=out)
     given = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     try:
         stride, pairs, dilation, groups = geometry("conv", backend.shape_of(weight, "conv", "weight"), **given)
