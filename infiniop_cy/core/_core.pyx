@@ -59,6 +59,7 @@ include "conv/tap_costs.pxi"        # when they pay
 include "conv/amx.pxi"              # what all algorithms by AMX share
 include "conv/amx_gaps.pxi"         # ... zeros that rows of a block have in common
 include "conv/amx_pixels.pxi"       # ... those of grad_input
+include "conv/amx_groups.pxi"       # ... small groups joined, for those of grad_input
 include "conv/amx_lines.pxi"        # ... those of grad_weight: operands packed from memory at once
 include "conv/amx_planes.pxi"       # ... and all others
 include "conv/amx_cut.pxi"          # ... and how they are cut into tasks

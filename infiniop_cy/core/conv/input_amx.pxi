@@ -1,7 +1,5 @@
 # grad_input by AMX: rows are positions of a packed block of grad_output, columns are ci, steps are (chunk of co, tap).
-# The phases of a stride are done one after the other over one block. Small groups of bfloat16 are joined: the channels
-# of some count as those of one, with weights of 0 between them, which fill an instruction that a group would leave
-# mostly empty, and pixels are moved in longer lines.
+# The phases of a stride are done one after the other over one block. Small groups are joined (amx_groups.pxi).
 cdef enum:
     AMX_BLOCK_CHANNELS = 1024    # of grad_output, packed at once
     AMX_MANY_JOINED = 3          # groups, with fewer of which those in the lanes of a vector are as fast; measured
@@ -25,45 +23,6 @@ ctypedef struct InputAmx:
     int64_t task_panels
     int64_t positions    # of a block
     int64_t together     # groups that are joined
-
-
-# What a task computes: some groups as one, of a problem of its own.
-ctypedef struct JoinedGroups:
-    ConvProblem problem
-    SumOrder order
-    ConvRun run
-    const ConvProblem *apart  # the problem as it is
-    int64_t first, count      # its groups
-
-
-cdef int64_t joined_groups(const SampleGeometry *sample) noexcept nogil:
-    """Count the groups that are joined. The last ones may be fewer, if their number divides that of those before."""
-    cdef int64_t many = min(AMX_STEPS // max(<int64_t>1, sample.cin, sample.cout), sample.groups)
-    if sample.parts != 1 or many <= 1 or sample.folded != 1:
-        return 1
-    while sample.groups % many and many % (sample.groups % many):
-        many -= 1
-    return many
-
-
-cdef void widen_groups(SampleGeometry *sample, int64_t many, SumOrder *order) noexcept nogil:
-    """Let the channels of so many groups be those of one."""
-    sample.groups, sample.cin, sample.cout = ceil_div(sample.groups, many), sample.cin * many, sample.cout * many
-    order.channels = min(order.channels * many, sample.cout)
-
-
-cdef int64_t join_groups_of(const ConvRun *run, int64_t unit, JoinedGroups *joined) noexcept nogil:
-    """State the problem of joined groups number `unit`; return which group they are in it."""
-    cdef const InputAmx *own = <const InputAmx *>run.blocking.own
-    joined.run, joined.apart = run[0], run.problem
-    joined.first = unit * own.together
-    joined.count = min(own.together, run.sample.groups - joined.first)
-    if own.together == 1:
-        return unit
-    joined.problem, joined.order = run.problem[0], run.order[0]
-    widen_groups(&joined.problem.sample, joined.count, &joined.order)
-    joined.run.problem, joined.run.sample, joined.run.order = &joined.problem, &joined.problem.sample, &joined.order
-    return joined.first // joined.count
 
 
 cdef void order_input_amx(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
@@ -248,21 +207,6 @@ cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, int64_t pos
                             sums + p * own.positions * AMX_SUM_ROW, co > 0, then, prefetch)
 
 
-cdef void add_nonfinite_of_groups(const JoinedGroups *joined, const Phase *phase, const Box *part,
-                                  const InputSums *sums, bint nonfinite_output) noexcept nogil:
-    """Add the products of inf and NaN to a panel's sums, group by group."""
-    cdef InputSums one = sums[0]
-    cdef int64_t i
-    for i in range(joined.count):
-        if joined.count > 1:
-            one.group, one.channels = joined.first + i, joined.apart.sample.cin
-            one.data = sums.data + i * one.channels * sizeof(float)
-        if joined.run.nonfinite:
-            add_nonfinite_weights(joined.apart, phase, part, &one)
-        if nonfinite_output:
-            add_nonfinite_outputs(joined.apart, phase, part, &one)
-
-
 cdef void save_phase_amx(const JoinedGroups *joined, const Phase *phase, const Box *part, const Box *block,
                          int64_t group, int64_t panel_from, int64_t panels, bint nonfinite_output,
                          char *scratch) noexcept nogil:
@@ -298,7 +242,7 @@ cdef void input_amx_task(const ConvRun *whole, int64_t number, char *scratch) no
     cdef JoinedGroups joined
     cdef const ConvRun *run = &joined.run
     cdef int64_t parts = ceil_div(own.panels, own.task_panels), unit = number // own.tiles // parts
-    cdef int64_t group = join_groups_of(whole, unit, &joined)
+    cdef int64_t group = join_groups_of(whole, own.together, unit, &joined)
     cdef const SampleGeometry *sample = run.sample
     cdef int64_t panel_from = number // own.tiles % parts * own.task_panels
     cdef int64_t panels = min(own.task_panels, own.panels - panel_from)
