@@ -17,12 +17,14 @@ enum CudaConvTensor {
     CUDA_CONV_TENSORS
 };
 
-// The kernels of a module, which is compiled for one dtype. LARGE, SMALL and TF32 multiply tiles, see cuda_conv_tiles.
+// The kernels of a module, which is compiled for one dtype. LARGE, SMALL, TF32 and DENSE multiply tiles, see
+// cuda_conv_tiles.
 enum CudaConvKernel {
     CUDA_CONV_PACK_WEIGHT,
     CUDA_CONV_INPUT_LARGE,
     CUDA_CONV_INPUT_SMALL,
     CUDA_CONV_INPUT_TF32,
+    CUDA_CONV_INPUT_DENSE,
     CUDA_CONV_INPUT_DIRECT,
     CUDA_CONV_WEIGHT_LARGE,
     CUDA_CONV_WEIGHT_SMALL,
@@ -31,7 +33,6 @@ enum CudaConvKernel {
     CUDA_CONV_REDUCE,
     CUDA_CONV_SUM_BIAS,
     CUDA_CONV_COPY_IMAGE,
-    CUDA_CONV_INPUT_DENSE,
     CUDA_CONV_KERNELS
 };
 
