@@ -4,7 +4,7 @@ from infiniop_cy.explain import conv_explanation
 from infiniop_cy.functions import complete_parameters, formula_of, parameter_doc, per_axis, with_hint
 from infiniop_cy.operators import OPERATORS
 from infiniop_cy.status import BadParam, BadTensorShape, NullPointer
-from infiniop_cy.verbose import log
+from infiniop_cy.verbose import ENABLED, log
 
 
 class _Signature:
@@ -95,7 +95,8 @@ class ForwardDescriptor(ElementwiseDescriptor):
 
         output may be exactly input; any other overlap raises BadParam. stream: as for the gradients' descriptors.
         """
-        log(self.operator, output=output, input=input)
+        if ENABLED:
+            log(self.operator, output=output, input=input)
         self.plan.calculate(workspace, output, input, stream=stream)
 
 
@@ -126,7 +127,8 @@ class BackwardDescriptor(ElementwiseDescriptor):
         result is there on return and `stream` is not used. On a GPU the call returns at once; stream: None (the
         default stream), an address, or a stream of PyCUDA, CuPy, torch or Numba.
         """
-        log(self.operator, grad_input=grad_input, input=input, grad_output=grad_output)
+        if ENABLED:
+            log(self.operator, grad_input=grad_input, input=input, grad_output=grad_output)
         self.plan.calculate(workspace, grad_input, input, grad_output, stream=stream)
 
 
@@ -202,8 +204,9 @@ class ConvBackwardDescriptor(OperatorDescriptor):
         An exception of a signal handler ends a long call early, and leaves the outputs incomplete.
         stream: as for the elementwise descriptors.
         """
-        log(self.operator, grad_input=grad_input, grad_weight=grad_weight, grad_bias=grad_bias, grad_output=grad_output,
-            input=input, weight=weight)
+        if ENABLED:
+            log(self.operator, grad_input=grad_input, grad_weight=grad_weight, grad_bias=grad_bias,
+                grad_output=grad_output, input=input, weight=weight)
         self.plan.calculate(workspace, grad_input, grad_weight, grad_bias, grad_output, input, weight, stream=stream)
 
 
@@ -231,7 +234,8 @@ class ConvDescriptor(OperatorDescriptor):
         An exception of a signal handler ends a long call early, and leaves the output incomplete.
         stream: as for the elementwise descriptors.
         """
-        log(self.operator, output=output, input=input, weight=weight, bias=bias)
+        if ENABLED:
+            log(self.operator, output=output, input=input, weight=weight, bias=bias)
         self.plan.calculate(workspace, output, input, weight, bias, stream=stream)
 
 

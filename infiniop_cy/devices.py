@@ -71,17 +71,12 @@ def _kind_of(value):
     return "cuda" if not isinstance(value, np.ndarray) and is_device_array(value) else "cpu"
 
 
-def at_host(device, *arrays):
-    """Whether all of them are NumPy's, and the call runs where they are."""
-    return device is None and _AT_HOST.issuperset(map(type, arrays))
-
-
-def backend_for(operator, device, **arrays):
+def backend_for(operator, device, names, arrays):
     """The backend that a call runs on: where its arrays lie, unless `device` names one."""
-    if at_host(device, *arrays.values()):
+    if device is None and _AT_HOST.issuperset(map(type, arrays)):
         return cpu
     # A Python number lies nowhere.
-    present = {name: _kind_of(value) for name, value in arrays.items() if value is not None and not is_weak(value)}
+    present = {name: _kind_of(value) for name, value in zip(names, arrays) if value is not None and not is_weak(value)}
     if len(set(present.values())) > 1:
         where = ", ".join(f"{name} on {kind}" for name, kind in present.items())
         raise BadParam(f"{operator}: arrays on different devices: {where}")

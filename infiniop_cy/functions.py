@@ -187,8 +187,9 @@ class ElementwiseOperator(_core.ElementwiseCall):
         inputs = {name: given.pop(name) for name in operator.inputs}
         accumulate = operator.backward and _flag(operator.name, "accumulate", given.pop("accumulate", False), _OUT_HINT)
         formula, values, refusal = formula_of(operator, complete_parameters(operator, given))
-        backend = devices.backend_for(operator.name, device, **inputs, out=out)
-        log(operator.name, **inputs, out=out, **given)
+        backend = devices.backend_for(operator.name, device, (*inputs, "out"), (*inputs.values(), out))
+        if ENABLED:
+            log(operator.name, **inputs, out=out, **given)
         return backend.elementwise(operator.name, formula, values, operator.promotes, tuple(inputs.values())[::-1], out,
                                    accumulate, num_threads, refusal)
 
@@ -307,9 +308,6 @@ def _three(name, value, what):
     return value
 
 
-_MASKS = tuple(f"output_mask[{i}]" for i in range(3))
-
-
 def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1, groups=1,
                   output_mask=(True, True, True), out=(None, None, None), accumulate=False, device=None,
                   num_threads=None):
@@ -363,7 +361,8 @@ def conv_backward(grad_output, input, weight, *, stride=1, padding=0, dilation=1
     return _conv_gradients(grad_output, input, weight, given, output_mask, out, accumulate, device, num_threads)
 
 
-_OUTS = tuple(f"out[{i}]" for i in range(3))
+_MASKS = tuple(f"output_mask[{i}]" for i in range(3))
+_BACKWARD_ARRAYS = ("grad_output", "input", "weight", *(f"out[{i}]" for i in range(3)))
 
 
 def _require(operator, **arrays):
@@ -373,19 +372,14 @@ def _require(operator, **arrays):
 
 
 def _conv_gradients(grad_output, input, weight, given, output_mask, out, accumulate, device, num_threads):
-    if grad_output is None or input is None or weight is None:
-        _require("conv_backward", grad_output=grad_output, input=input, weight=weight)
+    _require("conv_backward", grad_output=grad_output, input=input, weight=weight)
     accumulate = _flag("conv_backward", "accumulate", accumulate, _OUT_HINT)
     mask = output_mask
     if not _core.plain_flags(mask, 3):
         flags = zip(_MASKS, _three("output_mask", mask, "flags"))
         mask = tuple([_flag("conv_backward", name, flag) for name, flag in flags])
     outs = (None,) * 3 if out is None else tuple(_three("out", out, "arrays or None"))
-    if devices.at_host(device, grad_output, input, weight, *outs):
-        backend = devices.cpu
-    else:
-        backend = devices.backend_for("conv_backward", device, grad_output=grad_output, input=input, weight=weight,
-                                      **dict(zip(_OUTS, outs)))
+    backend = devices.backend_for("conv_backward", device, _BACKWARD_ARRAYS, (grad_output, input, weight, *outs))
     try:
         stride, pairs, dilation, groups = geometry(
             "conv_backward", backend.shape_of(weight, "conv_backward", "weight"), **given)
@@ -447,8 +441,7 @@ def conv(input, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1,
              [120., 124.]]]])
     """
     _require("conv", input=input, weight=weight)
-    backend = devices.cpu if devices.at_host(device, input, weight, bias, out) else devices.backend_for(
-        "conv", device, input=input, weight=weight, bias=bias, out=out)
+    backend = devices.backend_for("conv", device, ("input", "weight", "bias", "out"), (input, weight, bias, out))
     given = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     try:
         stride, pairs, dilation, groups = geometry("conv", backend.shape_of(weight, "conv", "weight"), **given)

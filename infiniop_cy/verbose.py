@@ -13,9 +13,9 @@ if ENABLED:
 
 
 def log(operator, **facts):
-    """`operator name=value ...`; arrays as dtype and shape."""
-    if ENABLED:
-        _log.info("%s %s", operator, " ".join(f"{name}={brief(value)}" for name, value in facts.items()))
+    """`operator name=value ...`; arrays as dtype and shape. For callers to call where it is ENABLED: to name the facts
+    takes time, too."""
+    _log.info("%s %s", operator, " ".join(f"{name}={brief(value)}" for name, value in facts.items()))
 
 
 def brief(value):
