@@ -10,8 +10,8 @@ def _step(step):
     phases = f"; {step['phases']} phases of the stride" if step["phases"] > 1 else ""
     text = f"{gradients}: {name}; {step['how']}; {step['tasks']} tasks{phases}"
     if step["otherwise"]:
-        text += (f"; samples (or weights) with numbers too small or large for that, inf or NaN: "
-                 f"{step['otherwise'].rpartition(':')[2]}")
+        text += (f"; samples (or weights) with numbers too small or large for that, inf or NaN, which are looked for "
+                 f"{'first' if step['looks_first'] else 'on the way'}: {step['otherwise'].rpartition(':')[2]}")
     return text
 
 

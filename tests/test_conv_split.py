@@ -1,8 +1,9 @@
 """float32 as a sum of bfloat16, multiplied by AMX: as accurate as by float32 products, on all numbers there are."""
 import numpy as np
 import pytest
-from test_conv import GRADIENTS, ISA, blanks, check_same, conv, describe
+from test_conv import GRADIENTS, ISA, blanks, check_same, check_same_bits, conv, describe
 
+import infiniop_cy as iop
 from infiniop_cy.testing.conv import ConvCase, ConvData, make_case, reference_conv_backward
 
 SPLIT = "INFINIOP_CY_SPLIT"
@@ -108,3 +109,78 @@ def test_mixed_samples_accumulate_and_cut(case, rng):
         check_same(outs, whole, f"cut at {cut}")
     for threads in (2, 3):
         check_same(conv(case, data, num_threads=threads), whole, f"{threads} threads")
+
+
+def reads_all(case, of_input):
+    """Whether every pixel of the input meets a tap, or every pixel of the output has one inside the image, axis by
+    axis."""
+    stride, pairs, dilation, _ = case.geometry
+    for axis, (n, k) in enumerate(zip(case.size, case.kernel)):
+        outputs = np.arange((n + sum(pairs[axis]) - dilation[axis] * (k - 1) - 1) // stride[axis] + 1)
+        met = outputs[:, None] * stride[axis] - pairs[axis][0] + np.arange(k) * dilation[axis]
+        inside = (met >= 0) & (met < n)
+        if not (len(np.unique(met[inside])) == n if of_input else inside.any(1).all()):
+            return False
+    return True
+
+
+def test_what_looks_on_the_way_reads_all_pixels():
+    """Where a pixel is read by nothing, packing cannot find what is in it."""
+    rng, met = np.random.default_rng(1), {True: 0, False: 0}
+    for _ in range(2000):
+        kernel, stride, dilation = (int(rng.choice(some)) for some in ([1, 2, 3, 5], [1, 1, 2, 3], [1, 1, 2, 3, 9]))
+        size, padding = int(rng.integers(1, 14)), int(rng.integers(0, dilation * (kernel - 1) + 3))
+        if size + 2 * padding <= dilation * (kernel - 1):
+            continue
+        case = ConvCase("one axis", 1, 1, 1, 1, (size,), (kernel,), stride, padding, dilation)
+        for step in describe(case, make_case(case, "float32", rng)).plan.facts["steps"]:
+            wanted = reads_all(case, False) and ("grad_weight" not in step["gradients"] or reads_all(case, True))
+            assert step["looks_first"] or wanted, f"{case} {step['gradients']}"
+            met[step["looks_first"]] += wanted
+    assert 9 * met[True] < met[False]  # where all is read, it is seldom looked first
+
+
+def geometry_read_in_part(rng):
+    """A convolution whose borders, gaps and padding may leave pixels that nothing reads; some are like first layers."""
+    stride, dilation = (tuple(int(n) for n in rng.choice(some, 2)) for some in ([1, 1, 1, 2, 3], [1, 1, 2]))
+    size = tuple(int(n * s) for n, s in zip(rng.integers(16, 25, 2), stride))
+    padding = tuple((int(a), int(b)) for a, b in rng.integers(0, 5, (2, 2)))
+    kind = rng.integers(3)
+    if kind == 0:
+        return ConvCase("few channels", 2, 1, 3, 64, (24, 24), (7, 5), 2, padding)
+    channels, kernel = (256, (1, 1)) if kind == 1 else (160, tuple(int(k) for k in rng.integers(1, 5, 2)))
+    return ConvCase("read in part", 2, 1, channels, channels, size, kernel, stride, padding, dilation)
+
+
+def spoil_pixel(array, rng):
+    """Make one number of sample 0 one that bfloat16 cannot hold, and one in each channel of sample 1, so that it is
+    found. Pixels of the border come up as often as others."""
+    pixel = tuple(int(rng.choice([0, n - 1, rng.integers(n)])) for n in array.shape[2:])
+    array[(0, int(rng.integers(array.shape[1])), *pixel)] = rng.choice([1e-39, 1e-20, -1e30, np.nan])
+    array[(1, slice(None), *(n // 2 for n in array.shape[2:]))] = 1e-30
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_a_sample_is_judged_alike_alone_and_beside_others(seed, monkeypatch):
+    """Packing looks for such numbers as it reads, where it reads all pixels; then all samples are looked at, as they
+    are where gradients are added to others. No pixel may be seen by one and not by the other."""
+    rng = np.random.default_rng(seed)
+    case = geometry_read_in_part(rng)
+    data = make_case(case, "float32", rng, integers=False)
+    for tensor in (0, 1):
+        for _ in range(4):
+            spoilt = ConvData(*(a.copy() for a in data))
+            spoil_pixel(spoilt[tensor], rng)
+            alone = ConvData(spoilt.grad_output[:1], spoilt.input[:1], spoilt.weight)
+            zeros = (np.zeros_like(alone.input), np.zeros_like(data.weight), None)
+            looked_at = conv(case, alone, out=zeros, output_mask=(True, True, False), accumulate=True)
+            got = conv(case, alone)
+            for name, a, b in zip(GRADIENTS[:2], got, looked_at):
+                check_same_bits(a + np.float32(0), b + np.float32(0), f"{case} {name}")
+            check_same_bits(got.grad_input, conv(case, spoilt).grad_input[:1], f"{case} beside others")
+            output = iop.conv(alone.input, data.weight, **case.keywords)
+            check_same_bits(output, iop.conv(spoilt.input, data.weight, **case.keywords)[:1], f"{case} output")
+            with monkeypatch.context() as patch:
+                patch.setenv(SPLIT, "0")
+                assert np.allclose(output, iop.conv(alone.input, data.weight, **case.keywords), 1e-3, 1e-3,
+                                   equal_nan=True), f"{case} output"

@@ -1,5 +1,7 @@
 // float32 and float16 as sums of bfloat16, for AMX. Needs AVX-512 alone, not AVX512_BF16.
 #pragma once
+#include <string.h>
+
 #include "dtype.h"
 #include "table.h"
 #include "transpose.h"
@@ -21,24 +23,24 @@ template <> struct parts_of<float> {
     enum { count = 3 };
     __m512i part[3];
     static INFINIOP_INLINE __m512 load(const char *from, __mmask16 some) { return _mm512_maskz_loadu_ps(some, from); }
-    INFINIOP_INLINE int split(__m512 x) {
+    INFINIOP_INLINE void split(__m512 x) {
         part[0] = nearest_bfloat16(x);
         const __m512 rest = _mm512_sub_ps(x, _mm512_castsi512_ps(part[0]));
         part[1] = nearest_bfloat16(rest);
         part[2] = _mm512_castps_si512(_mm512_sub_ps(rest, _mm512_castsi512_ps(part[1])));  // at most 8 bits are left
-        return 0;
     }
 };
 
 template <> struct parts_of<float16> {
     enum { count = 2 };
     __m512i part[2];
+    __mmask16 bad;  // inf and NaN
     static INFINIOP_INLINE __m512 load(const char *from, __mmask16 some) {
         return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(some, from));
     }
-    INFINIOP_INLINE int split(__m512 x) {
+    INFINIOP_INLINE void split(__m512 x) {
         const __m512i sign = _mm512_set1_epi32(INT32_MIN), tiny = _mm512_set1_epi32(0x0D800000);  // 2^-100
-        const __mmask16 bad = _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(65504), _CMP_NLE_UQ);
+        bad = _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(65504), _CMP_NLE_UQ);
         part[0] = nearest_bfloat16(x);
         part[1] = _mm512_castps_si512(_mm512_sub_ps(x, _mm512_castsi512_ps(part[0])));
         if (__builtin_expect(bad, 0)) {
@@ -46,7 +48,6 @@ template <> struct parts_of<float16> {
             part[0] = _mm512_mask_or_epi32(part[0], bad, signs, tiny);
             part[1] = _mm512_mask_mov_epi32(part[1], bad, _mm512_setzero_si512());
         }
-        return bad;
     }
 };
 
@@ -56,9 +57,47 @@ template <> struct parts_of<bfloat16> {
     static INFINIOP_INLINE __m512 load(const char *from, __mmask16 some) {
         return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, from)), 16));
     }
-    INFINIOP_INLINE int split(__m512 x) {
-        part[0] = _mm512_castps_si512(x);
-        return 0;
+    INFINIOP_INLINE void split(__m512 x) { part[0] = _mm512_castps_si512(x); }
+};
+
+// What numbers that were taken apart do not fit, in pairs: of their 32 largest parts side by side, `high`.
+template <class T> struct Unfit {
+    INFINIOP_INLINE void see(const parts_of<T> &, const parts_of<T> &, __m512i) {}
+    INFINIOP_INLINE int any() const { return 0; }
+};
+
+template <> struct Unfit<float16> {
+    int bad = 0;
+    INFINIOP_INLINE void see(const parts_of<float16> &x, const parts_of<float16> &y, __m512i) { bad |= x.bad | y.bad; }
+    INFINIOP_INLINE int any() const { return bad != 0; }
+};
+
+INFINIOP_INLINE short upper_half(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return short(bits >> 16);
+}
+
+// The largest parts' magnitudes, less one, so that 0 is the greatest without a sign and the least with one. A number so
+// small that its largest part is 0 is left as its smallest one, with bits that no part of a greater number has, and so
+// is a NaN that rounding turns into 0.
+template <> struct Unfit<float> {
+    __m512i most = _mm512_set1_epi16(-1), least = _mm512_set1_epi16(-1), rest = _mm512_setzero_si512();
+
+    INFINIOP_INLINE void see(const parts_of<float> &x, const parts_of<float> &y, __m512i high) {
+        const __m512i less_one = _mm512_sub_epi16(_mm512_and_si512(high, _mm512_set1_epi16(0x7FFF)), _mm512_set1_epi16(1));
+        most = _mm512_max_epi16(most, less_one);
+        least = _mm512_min_epu16(least, less_one);
+        rest = _mm512_ternarylogic_epi32(rest, x.part[2], y.part[2], 0xFE);  // the union of all three
+    }
+    INFINIOP_INLINE bool below(float bound) const {
+        return _mm512_cmple_epu16_mask(least, _mm512_set1_epi16(upper_half(bound) - 1));
+    }
+    INFINIOP_INLINE int any() const {
+        if (_mm512_cmpge_epi16_mask(most, _mm512_set1_epi16(upper_half(MOST) - 1))
+            || _mm512_test_epi32_mask(rest, _mm512_set1_epi32(0xFFFF)))
+            return UNFIT_FACTOR | UNFIT_GRADIENT;
+        return (below(LEAST_FACTOR) ? UNFIT_FACTOR : 0) | (below(LEAST_GRADIENT) ? UNFIT_GRADIENT : 0);
     }
 };
 
@@ -73,29 +112,31 @@ template <class T>
 int part_rows(const char *from, int64_t from_row, char *to, int64_t part, int64_t to_row, int64_t to_next, int64_t rows,
               int64_t before, int64_t count, int64_t width) {
     const __m512i upper = upper_halves();
-    int found = 0;
+    Unfit<T> unfit;
     for (int64_t at = 0; at < width; at += 32, to += to_next) {
         const uint64_t inside = bits_between(before - at, before + count - at);
         const __mmask32 all = __mmask32(bits_between(0, width - at));
         const char *source = from + (at - before) * int64_t(sizeof(T));
         for (int64_t r = 0; r < rows; r++) {
             parts_of<T> x, y;
-            found |= x.split(x.load(source + r * from_row, __mmask16(inside)));
-            found |= y.split(y.load(source + r * from_row + 16 * sizeof(T), __mmask16(inside >> 16)));
+            x.split(x.load(source + r * from_row, __mmask16(inside)));
+            y.split(y.load(source + r * from_row + 16 * sizeof(T), __mmask16(inside >> 16)));
 #pragma GCC unroll 3
-            for (int p = 0; p < parts_of<T>::count; p++)
-                _mm512_mask_storeu_epi16(to + p * part + r * to_row, all,
-                                         _mm512_permutex2var_epi16(x.part[p], upper, y.part[p]));
+            for (int p = 0; p < parts_of<T>::count; p++) {
+                const __m512i both = _mm512_permutex2var_epi16(x.part[p], upper, y.part[p]);
+                if (p == 0) unfit.see(x, y, both);
+                _mm512_mask_storeu_epi16(to + p * part + r * to_row, all, both);
+            }
         }
     }
-    return found != 0;
+    return unfit.any();
 }
 
 template <class T>
 int part_row_pairs(const char *from, int64_t from_row, char *to, int64_t part, int64_t rows, int64_t count) {
     enum { parts = parts_of<T>::count };
     const __m512i upper = upper_halves();
-    int found = 0;
+    Unfit<T> unfit;
     for (int64_t at = 0; at < count; at += 32, from += 32 * sizeof(T), to += 16 * 64) {
         const uint64_t inside = bits_between(0, count - at);
         const int pairs = count - at < 32 ? int(count - at + 1) / 2 : 16;
@@ -103,51 +144,51 @@ int part_row_pairs(const char *from, int64_t from_row, char *to, int64_t part, i
         for (int r = 0; r < 16; r++) {
             parts_of<T> x = {}, y = {};
             if (r < rows) {
-                found |= x.split(x.load(from + r * from_row, __mmask16(inside)));
-                found |= y.split(y.load(from + r * from_row + 16 * sizeof(T), __mmask16(inside >> 16)));
+                x.split(x.load(from + r * from_row, __mmask16(inside)));
+                y.split(y.load(from + r * from_row + 16 * sizeof(T), __mmask16(inside >> 16)));
             }
 #pragma GCC unroll 3
             for (int p = 0; p < parts; p++)
                 square[p][r] = (transpose_u32)_mm512_permutex2var_epi16(x.part[p], upper, y.part[p]);
+            unfit.see(x, y, (__m512i)square[0][r]);
         }
         for (int p = 0; p < parts; p++) {
             transpose_square<16>(square[p]);
             for (int i = 0; i < pairs; i++) store(to + p * part + i * 64, square[p][i]);
         }
     }
-    return found != 0;
+    return unfit.any();
+}
+
+// Two vectors side by side in the halves of 32 bits: part p at to + p * part.
+template <class T>
+INFINIOP_INLINE void store_halves(__m512 low, __m512 high, char *to, int64_t part, __mmask16 some, Unfit<T> *unfit) {
+    parts_of<T> x, y;
+    x.split(low);
+    y.split(high);
+#pragma GCC unroll 3
+    for (int p = 0; p < parts_of<T>::count; p++) {
+        const __m512i both = _mm512_or_si512(_mm512_srli_epi32(x.part[p], 16), y.part[p]);
+        if (p == 0) unfit->see(x, y, both);
+        _mm512_mask_storeu_epi32(to + p * part, some, both);
+    }
 }
 
 template <class T>
 int part_planes(const char *low, const char *high, int64_t from_row, char *to, int64_t part, int64_t to_row,
                 int64_t rows, int64_t before, int64_t pixels, int64_t width) {
-    int found = 0;
+    Unfit<T> unfit;
     for (int64_t at = 0; at < width; at += 16) {
         const __mmask16 inside = __mmask16(bits_between(before - at, before + pixels - at)),
                         all = __mmask16(bits_between(0, width - at)), of_low = low ? inside : 0,
                         of_high = high ? inside : 0;
         const int64_t there = (at - before) * int64_t(sizeof(T));
         const char *a = (low ? low : high) + there, *b = (high ? high : low) + there;
-        for (int64_t r = 0; r < rows; r++) {
-            parts_of<T> x, y;
-            found |= x.split(x.load(a + r * from_row, of_low)) | y.split(y.load(b + r * from_row, of_high));
-#pragma GCC unroll 3
-            for (int p = 0; p < parts_of<T>::count; p++)
-                _mm512_mask_storeu_epi32(to + p * part + r * to_row + 4 * at, all,
-                                         _mm512_or_si512(_mm512_srli_epi32(x.part[p], 16), y.part[p]));
-        }
+        for (int64_t r = 0; r < rows; r++)
+            store_halves<T>(parts_of<T>::load(a + r * from_row, of_low), parts_of<T>::load(b + r * from_row, of_high),
+                            to + r * to_row + 4 * at, part, all, &unfit);
     }
-    return found != 0;
-}
-
-// One pixel: the parts of 16 channels in the lower halves, those of the 16 after them in the upper ones.
-template <class T> INFINIOP_INLINE int store_pixel(__m512 low, __m512 high, char *to, int64_t part) {
-    parts_of<T> x, y;
-    const int found = x.split(low) | y.split(high);
-#pragma GCC unroll 3
-    for (int p = 0; p < parts_of<T>::count; p++)
-        _mm512_storeu_si512(to + p * part, _mm512_or_si512(_mm512_srli_epi32(x.part[p], 16), y.part[p]));
-    return found;
+    return unfit.any();
 }
 
 INFINIOP_INLINE __mmask16 first_channels(int64_t count) {
@@ -157,7 +198,7 @@ INFINIOP_INLINE __mmask16 first_channels(int64_t count) {
 template <class T>
 int part_pixels(const char *from, int64_t column, char *to, int64_t part, int64_t pixels, int64_t channels) {
     constexpr int step = parts_of<T>::count == 1 ? 2 : 1, apart = parts_of<T>::count == 1 ? 1 : 16;  // of pairs
-    int found = 0;
+    Unfit<T> unfit;
     for (int64_t r = 0; r < pixels; r += 16) {
         const int rows = pixels - r < 16 ? int(pixels - r) : 16;
         const __mmask16 inside = first_channels(rows);
@@ -178,9 +219,9 @@ int part_pixels(const char *from, int64_t column, char *to, int64_t part, int64_
         }
         if (channels > 16) transpose_square<16>(high);
         for (int i = 0; i < rows; i++)
-            found |= store_pixel<T>((__m512)low[i], (__m512)high[i], to + (r + i) * 64, part);
+            store_halves<T>((__m512)low[i], (__m512)high[i], to + (r + i) * 64, part, 0xFFFF, &unfit);
     }
-    return found != 0;
+    return unfit.any();
 }
 
 template <class T>
@@ -192,11 +233,11 @@ int part_lines(const char *from, int64_t step, char *to, int64_t part, int64_t p
         return 0;
     }
     const __mmask16 low = first_channels(channels), high = first_channels(channels - 16);
-    int found = 0;
+    Unfit<T> unfit;
     for (int64_t i = 0; i < pixels; i++, from += step)
-        found |= store_pixel<T>(parts_of<T>::load(from, low), parts_of<T>::load(from + 16 * sizeof(T), high),
-                                to + i * 64, part);
-    return found != 0;
+        store_halves<T>(parts_of<T>::load(from, low), parts_of<T>::load(from + 16 * sizeof(T), high), to + i * 64, part,
+                        0xFFFF, &unfit);
+    return unfit.any();
 }
 
 // A magnitude's bits less those of `least`, as an unsigned number, are above their distance where it lies outside.

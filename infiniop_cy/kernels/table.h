@@ -129,9 +129,16 @@ struct VnniKernels {
 
 // Numbers as sums of bfloat16, each part the bfloat16 nearest to what the larger parts leave: float32 has three,
 // float16 two, bfloat16 one. They give every finite number exactly, as long as no part is subnormal and the first does
-// not overflow. inf and NaN of float16 become 2^-100 of their sign, whether there were any is returned; float32 must
-// have none, bfloat16 keeps them.
+// not overflow. inf and NaN of float16 become 2^-100 of their sign, whether there were any is returned; bfloat16 keeps
+// them. Of float32 is returned as what some numbers do not fit, if any: those not within bounds, or (either is right) so
+// near to one that their largest part is it.
 enum { BFLOAT16_PARTS = 3 };
+enum { UNFIT_FACTOR = 1, UNFIT_GRADIENT = 2 };
+
+// The least magnitude that is not 0 of an image, a gradient of its output (grad_output, or what stands for it) and
+// weights, and the largest of all three. AMX counts subnormals as 0, so the smallest parts of the smallest products have
+// to be normal: within the bounds a product that is lost is below 2^-24 of one that is kept.
+constexpr float LEAST_FACTOR = 0x1p-40f, LEAST_GRADIENT = 0x1p-56f, MOST = 0x1p60f;
 
 struct PartKernels {
     int parts;

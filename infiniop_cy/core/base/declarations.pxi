@@ -119,6 +119,10 @@ cdef extern from "../kernels/table.h" nogil:
         void (*reverse)(const char *, int64_t, int64_t, char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
         int (*replace_nonfinite)(char *, int64_t) noexcept nogil
         PadKernel pad_every_other
+    const float LEAST_GRADIENT, LEAST_FACTOR, MOST
+    enum:
+        UNFIT_FACTOR
+        UNFIT_GRADIENT
     ctypedef struct PartKernels:
         int parts
         int (*of_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,

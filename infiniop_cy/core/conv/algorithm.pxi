@@ -60,6 +60,7 @@ ctypedef struct ConvRun:
     int gradients          # FOR_... that are wanted now
     bint nonfinite         # some prepare found inf or NaN
     Interrupt *interrupt   # NULL: the run cannot be stopped
+    int64_t *unfit         # shared: where packing notes numbers out of bounds (survey.pxi); NULL: it need not
     char *shared
 
 
@@ -107,8 +108,8 @@ cdef void book(Scratch *scratch, int name, int64_t count, int64_t item) noexcept
 
 
 cdef inline bint is_stopped(const ConvRun *run) noexcept nogil:
-    """Say whether the caller no longer wants the results: for loops in a task that may take more than milliseconds."""
-    return run.interrupt != NULL and must_stop(run.interrupt)
+    """Say whether nobody wants the results any more: for loops in a task that may take more than milliseconds."""
+    return (run.interrupt != NULL and must_stop(run.interrupt)) or (run.unfit != NULL and shared_get(run.unfit))
 
 
 cdef inline char *shared_piece(const ConvRun *run, int name) noexcept nogil:

@@ -62,32 +62,31 @@ cdef void transpose_cells(const char *source, int64_t step, int64_t pixels, int6
         to += AMX_CELL
 
 
-cdef bint part_cells(const ConvRun *run, const PixelLines *lines, const char *source, int64_t channels, char *to,
-                     char *staging) noexcept nogil:
-    """Pack one sample of at most AMX_HALF co; staging: as many rows. Return whether there were inf and NaN of
-    float16."""
+cdef int part_cells(const ConvRun *run, const PixelLines *lines, const char *source, int64_t channels, char *to,
+                    char *staging) noexcept nogil:
+    """Pack one sample of at most AMX_HALF co; staging: as many rows. Return what was found."""
     cdef int dtype = run.sample.dtype
     cdef int64_t item = itemsize_of(dtype), next = run.sample.parts * AMX_CELL, x = 0, many
-    cdef bint nonfinite = False
+    cdef int found = 0
     if lines.step == item:
         return kernels.parts[dtype].of_rows(source, lines.channel, to, AMX_CELL, AMX_LINE, next, channels, 0,
                                             lines.pixels, lines.room)
     while x < lines.room:
         many = max(<int64_t>0, min(<int64_t>STAGE_PIXELS, lines.pixels - x))
         kernels.transpose[dtype](source + x * lines.step, lines.step, staging, STAGE_ROW * item, channels, many)
-        nonfinite |= kernels.parts[dtype].of_rows(staging, STAGE_ROW * item, to + x // AMX_STEPS * next, AMX_CELL,
+        found |= kernels.parts[dtype].of_rows(staging, STAGE_ROW * item, to + x // AMX_STEPS * next, AMX_CELL,
                                                   AMX_LINE, next, channels, 0, many,
                                                   min(<int64_t>STAGE_PIXELS, lines.room - x))
         x += STAGE_PIXELS
-    return nonfinite
+    return found
 
 
-cdef bint pack_line_cells(const ConvRun *run, const PixelLines *lines, int64_t channel, int64_t channels,
-                          int64_t cells, char *to, char *staging) noexcept nogil:
-    """Pack grad_output. cells: bytes of AMX_HALF co. inf and NaN of float16 become tiny; return whether there were
-    any."""
+cdef int pack_line_cells(const ConvRun *run, const PixelLines *lines, int64_t channel, int64_t channels,
+                         int64_t cells, char *to, char *staging) noexcept nogil:
+    """Pack grad_output. cells: bytes of AMX_HALF co. inf and NaN of float16 become tiny; return what was found
+    (survey.pxi)."""
     cdef int64_t n, c
-    cdef bint nonfinite = False
+    cdef int found = 0
     cdef const char *source = lines.first + channel * lines.channel
     for n in range(lines.samples):
         if run.sample.dtype == DTYPE_BF16 and lines.channel == 2:
@@ -95,46 +94,46 @@ cdef bint pack_line_cells(const ConvRun *run, const PixelLines *lines, int64_t c
         else:
             c = 0
             while c < channels:
-                nonfinite |= part_cells(run, lines, source + c * lines.channel, min(<int64_t>AMX_HALF, channels - c),
+                found |= part_cells(run, lines, source + c * lines.channel, min(<int64_t>AMX_HALF, channels - c),
                                         to + c // AMX_HALF * cells, staging)
                 c += AMX_HALF
         source += lines.next
         to += lines.room // AMX_STEPS * run.sample.parts * AMX_CELL
-    return nonfinite
+    return found
 
 
 # ---- the input, as [part][half of the columns][pair of positions][column], zeros behind each sample's pixels
 
-cdef bint pair_some_lines(const ConvRun *run, const PixelLines *lines, const char *source, int64_t pixels,
-                          int64_t channels, char *to, int64_t part) noexcept nogil:
+cdef int pair_some_lines(const ConvRun *run, const PixelLines *lines, const char *source, int64_t pixels,
+                         int64_t channels, char *to, int64_t part) noexcept nogil:
     """Put pairs of pixels of at most AMX_HALF columns side by side; behind an odd one comes a zero. Return whether
     there were inf and NaN of float16."""
     cdef const PartKernels *parts = &kernels.parts[run.sample.dtype]
     cdef int64_t step = lines.step
-    cdef bint nonfinite
+    cdef int found
     if step == itemsize_of(run.sample.dtype):
         return parts.of_row_pairs(source, lines.channel, to, part, channels, pixels)
-    nonfinite = parts.of_planes(source, source + step, 2 * step, to, part, AMX_LINE, pixels // 2, 0, channels, AMX_HALF)
+    found = parts.of_planes(source, source + step, 2 * step, to, part, AMX_LINE, pixels // 2, 0, channels, AMX_HALF)
     if pixels % 2:
-        nonfinite |= parts.of_planes(source + (pixels - 1) * step, NULL, 0, to + pixels // 2 * AMX_LINE, part, AMX_LINE,
+        found |= parts.of_planes(source + (pixels - 1) * step, NULL, 0, to + pixels // 2 * AMX_LINE, part, AMX_LINE,
                                      1, 0, channels, AMX_HALF)
-    return nonfinite
+    return found
 
 
-cdef bint pack_line_pairs(const ConvRun *run, const PixelLines *lines, int64_t channel, int64_t channels,
-                          int64_t positions, int64_t half_bytes, char *to) noexcept nogil:
-    """Pack the input, and zeros up to `positions`. inf and NaN become tiny; return whether there were any."""
+cdef int pack_line_pairs(const ConvRun *run, const PixelLines *lines, int64_t channel, int64_t channels,
+                         int64_t positions, int64_t half_bytes, char *to) noexcept nogil:
+    """Pack the input, and zeros up to `positions`. inf and NaN become tiny; return what was found (survey.pxi)."""
     cdef int64_t halves = ceil_div(channels, AMX_HALF), n, x, half, many, filled = ceil_div(lines.pixels, 2)
     cdef int64_t columns = AMX_HALF * lines.channel
     cdef const char *source = lines.first + channel * lines.channel
     cdef char *at = to
-    cdef bint nonfinite = False
+    cdef int found = 0
     for n in range(lines.samples):
         x = 0
         while x < lines.pixels:
             many = min(<int64_t>LINE_PIXELS, lines.pixels - x)
             for half in range(halves):
-                nonfinite |= pair_some_lines(run, lines, source + x * lines.step + half * columns, many,
+                found |= pair_some_lines(run, lines, source + x * lines.step + half * columns, many,
                                              min(<int64_t>AMX_HALF, channels - half * AMX_HALF),
                                              at + half * half_bytes + x // 2 * AMX_LINE, 2 * half_bytes)
             x += many
@@ -144,8 +143,8 @@ cdef bint pack_line_pairs(const ConvRun *run, const PixelLines *lines, int64_t c
     filled = lines.samples * (lines.room // 2)
     zero_pairs(run.sample, positions // 2 - filled, channels, half_bytes, at)
     for half in range(halves if run.sample.parts == 1 else 0):
-        nonfinite |= kernels.vnni.replace_nonfinite(to + half * half_bytes, positions // 2 * 2 * AMX_HALF)
-    return nonfinite
+        found |= kernels.vnni.replace_nonfinite(to + half * half_bytes, positions // 2 * 2 * AMX_HALF)
+    return found
 
 
 # ---- lines that do not follow each other evenly: of several taps, whose blocks have gaps and padding
@@ -197,20 +196,19 @@ cdef const char *find_line(const char *first, int64_t line) noexcept nogil:
     return first + line
 
 
-cdef bint put_pairs(const ConvRun *run, const char *first, const int64_t *line, int64_t apart, int64_t pairs,
-                    int64_t channels, int64_t half_bytes, char *to) noexcept nogil:
-    """Put some pairs of lines side by side, which lie that far apart; return whether there were inf and NaN of
-    float16."""
+cdef int put_pairs(const ConvRun *run, const char *first, const int64_t *line, int64_t apart, int64_t pairs,
+                   int64_t channels, int64_t half_bytes, char *to) noexcept nogil:
+    """Put some pairs of lines side by side, which lie that far apart; return what was found."""
     cdef int64_t step = AMX_HALF * itemsize_of(run.sample.dtype), c = 0
-    cdef bint nonfinite = False
+    cdef int found = 0
     while c < channels:
-        nonfinite |= kernels.parts[run.sample.dtype].of_planes(
+        found |= kernels.parts[run.sample.dtype].of_planes(
             find_line(first, line[0]), find_line(first, line[1]), apart, to, 2 * half_bytes, AMX_LINE, pairs, 0,
             min(<int64_t>AMX_HALF, channels - c), AMX_HALF)
         first += step
         to += half_bytes
         c += AMX_HALF
-    return nonfinite
+    return found
 
 
 cdef void zero_pairs(const SampleGeometry *sample, int64_t pairs, int64_t channels, int64_t half_bytes,
@@ -222,12 +220,12 @@ cdef void zero_pairs(const SampleGeometry *sample, int64_t pairs, int64_t channe
             memset(to + (2 * part + half) * half_bytes, 0, pairs * AMX_LINE)
 
 
-cdef bint pair_listed_lines(const ConvRun *run, const int64_t *line, const char *first, int64_t positions,
-                            int64_t channels, int64_t half_bytes, char *to) noexcept nogil:
+cdef int pair_listed_lines(const ConvRun *run, const int64_t *line, const char *first, int64_t positions,
+                           int64_t channels, int64_t half_bytes, char *to) noexcept nogil:
     """Put pairs of lines side by side, channel by channel, as [part][half of the columns][pair][column]. first: where
-    the channels of the tensor's first pixel are. inf and NaN of float16 become tiny; return whether there were any."""
+    the channels of the tensor's first pixel are. inf and NaN of float16 become tiny; return what was found (survey.pxi)."""
     cdef int64_t i = 0, low, high, many
-    cdef bint nonfinite = False
+    cdef int found = 0
     while i < positions // 2:
         many = even_lines(line, 2, min(<int64_t>LINE_PIXELS // 2, positions // 2 - i), &low)
         many = even_lines(line + 1, 2, many, &high)
@@ -238,28 +236,28 @@ cdef bint pair_listed_lines(const ConvRun *run, const int64_t *line, const char 
                 low = high
             elif line[1] != NO_LINE and low != high:
                 many = 1
-            nonfinite |= put_pairs(run, first, line, low, many, channels, half_bytes, to)
+            found |= put_pairs(run, first, line, low, many, channels, half_bytes, to)
         i += many
         line += 2 * many
         to += many * AMX_LINE
-    return nonfinite
+    return found
 
 
-cdef bint pack_listed_pairs(const ConvRun *run, const int64_t *line, int64_t channel, int64_t channels,
-                            int64_t positions, int64_t half_bytes, bint odd, char *to) noexcept nogil:
+cdef int pack_listed_pairs(const ConvRun *run, const int64_t *line, int64_t channel, int64_t channels,
+                           int64_t positions, int64_t half_bytes, bint odd, char *to) noexcept nogil:
     """Pack the input as pairs of positions, once from the first one on and (odd) once from the second. inf and NaN
-    become tiny; return whether there were any."""
+    become tiny; return what was found (survey.pxi)."""
     cdef const ConvView *x = &run.problem.view[CONV_INPUT]
     cdef const char *first = x.data + channel * x.channel
     cdef int64_t halves = ceil_div(channels, AMX_HALF), half, copy
     cdef char *at
-    cdef bint nonfinite = False
+    cdef int found = 0
     for copy in range(2 if odd else 1):
         at = to + copy * run.sample.parts * 2 * half_bytes
-        nonfinite |= pair_listed_lines(run, line + copy, first, positions - 2 * copy, channels, half_bytes, at)
+        found |= pair_listed_lines(run, line + copy, first, positions - 2 * copy, channels, half_bytes, at)
         for half in range(halves if run.sample.parts == 1 else 0):
-            nonfinite |= kernels.vnni.replace_nonfinite(at + half * half_bytes, (positions // 2 - copy) * 2 * AMX_HALF)
-    return nonfinite
+            found |= kernels.vnni.replace_nonfinite(at + half * half_bytes, (positions // 2 - copy) * 2 * AMX_HALF)
+    return found
 
 
 cdef int64_t staged_line_bytes(int64_t channels) noexcept nogil:

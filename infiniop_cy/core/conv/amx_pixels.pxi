@@ -71,13 +71,13 @@ cdef void zero_lines(const SampleGeometry *sample, char *to, int64_t positions, 
         memset(to + p * positions * AMX_LINE, 0, count * AMX_LINE)
 
 
-cdef bint pack_lines(const SampleGeometry *sample, const ConvView *view, const char *source, int64_t step,
-                     int64_t count, int64_t channels, char *to, int64_t part, char *staging) noexcept nogil:
-    """Pack pixels of one chunk that are `step` bytes apart. inf and NaN of float16 become tiny; return whether there
-    were any."""
+cdef int pack_lines(const SampleGeometry *sample, const ConvView *view, const char *source, int64_t step,
+                    int64_t count, int64_t channels, char *to, int64_t part, char *staging) noexcept nogil:
+    """Pack pixels of one chunk that are `step` bytes apart. inf and NaN of float16 become tiny; return what was
+    found (survey.pxi)."""
     cdef const PartKernels *parts = &kernels.parts[sample.dtype]
     cdef int64_t item = itemsize_of(sample.dtype), i = 0, n
-    cdef bint nonfinite = False
+    cdef int found = 0
     if step == item:
         return parts.of_pixels(source, view.channel, to, part, count, channels)
     if view.channel == item:
@@ -86,58 +86,58 @@ cdef bint pack_lines(const SampleGeometry *sample, const ConvView *view, const c
         n = min(<int64_t>STAGE_PIXELS, count - i)
         gather(kernels.convert[sample.dtype][sample.dtype], source + i * step, step, view.channel, n, channels, staging,
                item)
-        nonfinite |= parts.of_pixels(staging, STAGE_ROW * item, to + i * AMX_LINE, part, n, channels)
+        found |= parts.of_pixels(staging, STAGE_ROW * item, to + i * AMX_LINE, part, n, channels)
         i += STAGE_PIXELS
-    return nonfinite
+    return found
 
 
-cdef bint pack_amx_pixels(const ConvRun *run, const Box *block, int64_t behind, int64_t group, int64_t co,
-                          int64_t channels, char *to, int64_t positions, char *staging) noexcept nogil:
+cdef int pack_amx_pixels(const ConvRun *run, const Box *block, int64_t behind, int64_t group, int64_t co,
+                         int64_t channels, char *to, int64_t positions, char *staging) noexcept nogil:
     """Pack a block of grad_output for some co of a group, class after class of the taps that read it, with `behind`
-    zeros behind it; positions: those that each part has room for. inf and NaN of float16 become tiny; return whether
-    there were any. staging: AMX_STEPS rows."""
+    zeros behind it; positions: those that each part has room for. inf and NaN of float16 become tiny; return what
+    was found (survey.pxi). staging: AMX_STEPS rows."""
     cdef int64_t number, chunk
     cdef Box box
-    cdef bint nonfinite = False
+    cdef int found = 0
     for number in range(block_classes(run.sample)):
         source_box(run.sample, block, number, &box)
         if run.sample.folded > 1:
-            nonfinite |= pack_folded_box(run, &box, group, co, channels, to, positions, staging)
+            found |= pack_folded_box(run, &box, group, co, channels, to, positions, staging)
         else:
-            nonfinite |= pack_amx_box(run, &box, group * run.sample.cout + co, channels, to, positions, staging)
+            found |= pack_amx_box(run, &box, group * run.sample.cout + co, channels, to, positions, staging)
         to += box_positions(block) * AMX_LINE
     for chunk in range(ceil_div(channels, AMX_STEPS)):
         zero_lines(run.sample, to + chunk * run.sample.parts * positions * AMX_LINE, positions, behind)
-    return nonfinite
+    return found
 
 
-cdef bint pack_folded_lines(const ConvRun *run, const FoldedRow *row, int64_t positions, int64_t co, int64_t channels,
-                            char *to, int64_t part, char *staging) noexcept nogil:
+cdef int pack_folded_lines(const ConvRun *run, const FoldedRow *row, int64_t positions, int64_t co, int64_t channels,
+                           char *to, int64_t part, char *staging) noexcept nogil:
     """Pack one row of a chunk of co that follow each other in memory."""
     cdef const PartKernels *parts = &kernels.parts[run.sample.dtype]
     cdef int64_t item = itemsize_of(run.sample.dtype), number, x
-    cdef bint nonfinite = False
+    cdef int found = 0
     if row.first == NULL:
         zero_lines(run.sample, to, part // AMX_LINE, positions)
         return False
     if row.whole:
-        nonfinite = parts.of_lines(row.first + (row.position + row.skip * row.step + co) * item, row.step * item,
+        found = parts.of_lines(row.first + (row.position + row.skip * row.step + co) * item, row.step * item,
                                    to + row.skip * AMX_LINE, part, row.whole, channels)
     for number in range(positions - row.whole):
         x = number if number < row.skip else number + row.whole
         copy_folded(row, x, co, channels, item, staging)
-        nonfinite |= parts.of_lines(staging, 0, to + x * AMX_LINE, part, 1, channels)
-    return nonfinite
+        found |= parts.of_lines(staging, 0, to + x * AMX_LINE, part, 1, channels)
+    return found
 
 
-cdef bint pack_folded_row(const ConvRun *run, const Box *box, int64_t n, int64_t z, int64_t y, int64_t group,
-                          int64_t co, int64_t channels, char *to, int64_t part, char *staging) noexcept nogil:
+cdef int pack_folded_row(const ConvRun *run, const Box *box, int64_t n, int64_t z, int64_t y, int64_t group,
+                         int64_t co, int64_t channels, char *to, int64_t part, char *staging) noexcept nogil:
     """Pack one row of a chunk of co, of which some are taps."""
     cdef int dtype = run.sample.dtype
     cdef int64_t item = itemsize_of(dtype), x = 0
     cdef Box piece = box[0]
     cdef FoldedRow line
-    cdef bint nonfinite = False
+    cdef int found = 0
     if folds_in_line(run.problem):
         line = folded_row(run.problem, box, n, z, y)
         return pack_folded_lines(run, &line, box.extent[2], co, channels, to, part, staging)
@@ -145,31 +145,31 @@ cdef bint pack_folded_row(const ConvRun *run, const Box *box, int64_t n, int64_t
         piece.first[2], piece.extent[2] = box.first[2] + x * box.step[2], min(<int64_t>STAGE_PIXELS, box.extent[2] - x)
         stage_folded_row(run.problem, &piece, n, z, y, group, co, channels, kernels.convert[dtype][dtype], item,
                          staging)
-        nonfinite |= kernels.parts[dtype].of_pixels(staging, STAGE_ROW * item, to + x * AMX_LINE, part, piece.extent[2],
+        found |= kernels.parts[dtype].of_pixels(staging, STAGE_ROW * item, to + x * AMX_LINE, part, piece.extent[2],
                                                     channels)
         x += STAGE_PIXELS
-    return nonfinite
+    return found
 
 
-cdef bint pack_folded_box(const ConvRun *run, const Box *box, int64_t group, int64_t co, int64_t channels, char *to,
-                          int64_t positions, char *staging) noexcept nogil:
+cdef int pack_folded_box(const ConvRun *run, const Box *box, int64_t group, int64_t co, int64_t channels, char *to,
+                         int64_t positions, char *staging) noexcept nogil:
     """Pack a box of grad_output, of which some co are taps, row by row."""
     cdef const SampleGeometry *sample = run.sample
     cdef int64_t c = 0, row, planes = box.extent[0] * box.extent[1]
-    cdef bint nonfinite = False
+    cdef int found = 0
     while c < channels:
         for row in range(box.samples * planes):
-            nonfinite |= pack_folded_row(
+            found |= pack_folded_row(
                 run, box, row // planes, row % planes // box.extent[1], row % box.extent[1], group, co + c,
                 min(<int64_t>AMX_STEPS, channels - c),
                 to + (c // AMX_STEPS * sample.parts * positions + row * box.extent[2]) * AMX_LINE,
                 positions * AMX_LINE, staging)
         c += AMX_STEPS
-    return nonfinite
+    return found
 
 
-cdef bint pack_amx_box(const ConvRun *run, const Box *block, int64_t channel, int64_t channels, char *to,
-                       int64_t positions, char *staging) noexcept nogil:
+cdef int pack_amx_box(const ConvRun *run, const Box *block, int64_t channel, int64_t channels, char *to,
+                      int64_t positions, char *staging) noexcept nogil:
     """Pack a box of grad_output, zeros where it leaves the image."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
@@ -179,7 +179,7 @@ cdef bint pack_amx_box(const ConvRun *run, const Box *block, int64_t channel, in
     cdef Box box = block[0]
     cdef const char *source
     cdef char *at
-    cdef bint nonfinite = False
+    cdef int found = 0
     output_size(sample, size)
     merge_rows(view, size, &box, &row_size)
     part = rows_part(view, size, row_size, &box)
@@ -197,13 +197,13 @@ cdef bint pack_amx_box(const ConvRun *run, const Box *block, int64_t channel, in
                         zero_lines(sample, at, positions, width)
                     else:
                         zero_lines(sample, at, positions, part.skip)
-                        nonfinite |= pack_lines(sample, view, source, step, part.inside, many,
+                        found |= pack_lines(sample, view, source, step, part.inside, many,
                                                 at + part.skip * AMX_LINE, positions * AMX_LINE, staging)
                         zero_lines(sample, at + (part.skip + part.inside) * AMX_LINE, positions, after)
                         source += box.step[1] * view.space[1]
                     at += width * AMX_LINE
         c += AMX_STEPS
-    return nonfinite
+    return found
 
 
 cdef void prefetch_next_block(const ConvRun *run, const Tiling *tiling, const Halo *halo, int64_t number, int64_t group,
@@ -226,20 +226,15 @@ cdef void prefetch_next_block(const ConvRun *run, const Tiling *tiling, const Ha
 
 cdef bint put_weights(const ConvRun *run, const char *low, int64_t co_pitch, char *to) noexcept nogil:
     """Take the weights of 16 columns apart, of AMX_STEPS co that are co_pitch bytes apart. inf and NaN become tiny;
-    return whether there were any."""
+    return whether there were any, or float32 numbers out of bounds."""
     cdef int dtype = run.sample.dtype
     cdef int64_t apart = co_pitch if run.sample.parts == 1 else PART_APART * co_pitch
     cdef int64_t next = 2 * co_pitch if run.sample.parts == 1 else co_pitch
-    cdef bint nonfinite = kernels.parts[dtype].of_planes(low, low + apart, next, to, 2 * AMX_CELL, AMX_HALF * 4,
-                                                         AMX_STEPS // 2, 0, AMX_HALF, AMX_HALF)
+    cdef int found = kernels.parts[dtype].of_planes(low, low + apart, next, to, 2 * AMX_CELL, AMX_HALF * 4,
+                                                    AMX_STEPS // 2, 0, AMX_HALF, AMX_HALF)
     if run.sample.parts == 1:
-        nonfinite = kernels.vnni.replace_nonfinite(to, AMX_CELL // 2)
-    return nonfinite
-
-
-cdef bint weights_outside(const ConvRun *run, const char *weights, int64_t count) noexcept nogil:
-    """Say whether any of some weights that follow each other is a float32 number out of bounds."""
-    return run.sample.dtype == DTYPE_F32 and kernels.parts[DTYPE_F32].outside(weights, count, LEAST_FACTOR, MOST)
+        return kernels.vnni.replace_nonfinite(to, AMX_CELL // 2)
+    return found & UNFIT_FACTOR if dtype == DTYPE_F32 else found
 
 
 # ---- products

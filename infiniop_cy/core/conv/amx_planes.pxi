@@ -174,15 +174,15 @@ cdef void zero_between(const SampleGeometry *sample, const AmxPlanes *planes, in
             memset(to + p * planes.part + (c * planes.pitch + at) * 2, 0, count * 2)
 
 
-cdef bint pack_amx_samples(const SampleGeometry *sample, const ConvView *view, const int64_t *size, const Box *box,
-                           int64_t channel, int64_t channels, const AmxPlanes *planes, char *to,
-                           char *staging) noexcept nogil:
-    """Pack a box as planes, with zeros between samples. inf and NaN of float16 become tiny; return whether there were
-    any."""
+cdef int pack_amx_samples(const SampleGeometry *sample, const ConvView *view, const int64_t *size, const Box *box,
+                          int64_t channel, int64_t channels, const AmxPlanes *planes, char *to,
+                          char *staging) noexcept nogil:
+    """Pack a box as planes, with zeros between samples. inf and NaN of float16 become tiny; return what was found
+    (survey.pxi)."""
     cdef Box one = box[0]
     cdef int64_t n, positions = box.extent[0] * box.extent[1] * box.extent[2]
     cdef PartLayout layout
-    cdef bint nonfinite = False
+    cdef int found = 0
     layout.pitch, layout.part = planes.pitch * 2, planes.part
     one.samples = 1
     for n in range(box.samples):
@@ -191,30 +191,30 @@ cdef bint pack_amx_samples(const SampleGeometry *sample, const ConvView *view, c
             pack_planes(DTYPE_BF16, DTYPE_BF16, view, size, &one, channel, channels, to + n * planes.sample * 2,
                         planes.pitch)
         else:
-            nonfinite |= pack_parts(sample.dtype, &layout, view, size, &one, channel, channels,
+            found |= pack_parts(sample.dtype, &layout, view, size, &one, channel, channels,
                                     to + n * planes.sample * 2, staging)
         zero_between(sample, planes, channels, n * planes.sample + positions, planes.sample - positions, to)
-    return nonfinite
+    return found
 
 
-cdef bint pack_amx_input(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t channel,
-                         int64_t channels, AmxPlanes *planes, char *to, char *staging) noexcept nogil:
+cdef int pack_amx_input(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t channel,
+                        int64_t channels, AmxPlanes *planes, char *to, char *staging) noexcept nogil:
     """Pack the input as [part][ci][class][sample][position], with zeros up to the pitch. inf and NaN become tiny;
-    return whether there were any."""
+    return what was found (survey.pxi)."""
     cdef int64_t size[3]
     cdef int64_t number, positions = class_count(block) * block.plane
     cdef Box box
-    cdef bint nonfinite = False
+    cdef int found = 0
     input_size(run.sample, size)
     planes.sample = block.sample
     for number in range(class_count(block)):
         class_box(run.sample, block, tile, number, &box)
-        nonfinite |= pack_amx_samples(run.sample, &run.problem.view[CONV_INPUT], size, &box, channel, channels, planes,
+        found |= pack_amx_samples(run.sample, &run.problem.view[CONV_INPUT], size, &box, channel, channels, planes,
                                       to + number * block.plane * 2, staging)
     zero_between(run.sample, planes, channels, positions, planes.pitch - positions, to)
     if run.sample.parts == 1:
-        nonfinite = kernels.vnni.replace_nonfinite(to, channels * planes.pitch)
-    return nonfinite
+        found = kernels.vnni.replace_nonfinite(to, channels * planes.pitch)
+    return found
 
 
 cdef void copy_cells(const AmxPlanes *planes, int64_t parts, int64_t channels, int64_t steps, const char *from_,
@@ -228,11 +228,11 @@ cdef void copy_cells(const AmxPlanes *planes, int64_t parts, int64_t channels, i
                        from_ + p * planes.part + (c * planes.pitch + s * AMX_STEPS) * 2, AMX_STEPS * 2)
 
 
-cdef bint pack_amx_rows(const ConvRun *run, const AmxOutputTiles *tiles, const InputBlock *block, const Box *tile,
-                        int64_t channel, int64_t channels, bint fresh, char *planes_to, char *to,
-                        char *staging, int64_t *line) noexcept nogil:
+cdef int pack_amx_rows(const ConvRun *run, const AmxOutputTiles *tiles, const InputBlock *block, const Box *tile,
+                       int64_t channel, int64_t channels, bint fresh, char *planes_to, char *to,
+                       char *staging, int64_t *line) noexcept nogil:
     """Pack grad_output as [AMX_HALF co][step][part][co][position of the step], zeros where the block has no pixel of
-    the tile. inf and NaN of float16 become tiny; return whether there were any. planes_to: AMX_HALF planes, whose zeros
+    the tile. inf and NaN of float16 become tiny; return what was found (survey.pxi). planes_to: AMX_HALF planes, whose zeros
     stay from tile to tile; line: room for the positions of the block."""
     cdef Box box = tile[0]
     cdef int64_t end[3]
@@ -240,7 +240,7 @@ cdef bint pack_amx_rows(const ConvRun *run, const AmxOutputTiles *tiles, const I
     cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef AmxPlanes planes
     cdef PixelLines lines
-    cdef bint nonfinite = False
+    cdef int found = 0
     cdef int d
     output_size(run.sample, end)
     if find_lines(run, view, end, tile, block.sample, &lines):
@@ -257,11 +257,11 @@ cdef bint pack_amx_rows(const ConvRun *run, const AmxOutputTiles *tiles, const I
     planes.part = AMX_HALF * tiles.g_pitch * 2
     while c < channels:
         many = min(<int64_t>AMX_HALF, channels - c)
-        nonfinite |= pack_amx_samples(run.sample, view, end, &box, channel + c, many, &planes, planes_to, staging)
+        found |= pack_amx_samples(run.sample, view, end, &box, channel + c, many, &planes, planes_to, staging)
         copy_cells(&planes, run.sample.parts, many, ceil_div(block.plane, AMX_STEPS), planes_to,
                    to + c // AMX_HALF * tiles.g_cells)
         c += AMX_HALF
-    return nonfinite
+    return found
 
 
 cdef void pair_positions(const ConvRun *run, const AmxOutputTiles *tiles, const AmxPlanes *planes, const char *x,

@@ -31,6 +31,7 @@ ctypedef struct ConvStep:
 ctypedef struct ConvPlan:
     ConvProblem problem
     int64_t work           # multiplications of a gradient, about
+    int reading_all        # FOR_... of the surveyed gradients that read all of their images
     int threads            # as many as pay; the workspace has room for them
     int count
     ConvStep steps[MAX_STEPS]
@@ -189,6 +190,15 @@ cdef int plan_step(ConvPlan *plan, const ConvAlgorithm *algorithm, const SumOrde
     return plan_way(plan, &other, &other_order, gradients, &step.otherwise, failure)
 
 
+cdef int gradients_reading_all(const SampleGeometry *sample, int wanted) noexcept nogil:
+    """Return FOR_... of the gradients that read all of grad_output, and grad_weight of the input, too. An output, which
+    is stated as a grad_input with exchanged roles, has to read all of the input."""
+    cdef bint of_input = reads_all_pixels(sample, True), of_output = reads_all_pixels(sample, False)
+    if wanted == FOR_OUTPUT:
+        return FOR_GRAD_INPUT if of_input else 0
+    return (FOR_GRAD_INPUT if of_output else 0) | (FOR_GRAD_WEIGHT if of_output and of_input else 0)
+
+
 cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan *plan,
                    Failure *failure) noexcept nogil:
     """Plan the wanted gradients, of FOR_..., or FOR_OUTPUT alone, for at most so many threads."""
@@ -204,6 +214,7 @@ cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan
     plan.count = 0
     plan.survey_bytes = plan.shared_bytes = plan.thread_bytes = 0
     plan.work = conv_work(problem)
+    plan.reading_all = gradients_reading_all(&problem.sample, wanted)
     # One thread for every CONV_WORK: waking threads costs microseconds.
     plan.threads = <int>max(<int64_t>1, min(<int64_t>threads, plan.work // CONV_WORK))
     memset(&input_order, 0, sizeof(SumOrder))
@@ -249,7 +260,9 @@ cdef int wanted_gradients(const ConvProblem *problem) noexcept nogil:
 ctypedef struct ConvCall:
     const ConvPlan *plan
     const ConvProblem *problem
-    char *outside          # [grad_output, input][sample][piece], if there was a survey
+    char *outside          # [grad_output, input][sample][piece], once there was a survey
+    bint surveyed
+    int64_t unfit          # shared: whether packing found numbers out of bounds
     char *shared
     char *scratch
     Team *team
@@ -321,6 +334,7 @@ cdef bint prepare_way(const ConvCall *call, const ConvProblem *problem, const Co
     """Begin a run: prepare what the tasks share; return whether inf or NaN (or numbers out of bounds) were found."""
     run.problem, run.sample, run.order, run.blocking = problem, &problem.sample, &way.order, &way.blocking
     run.gradients, run.shared, run.nonfinite, run.interrupt = gradients, call.shared, False, call.interrupt
+    run.unfit = <int64_t *>NULL if call.surveyed or problem.sample.dtype != DTYPE_F32 else <int64_t *>&call.unfit
     put_canaries(&way.blocking.shared, call.shared)
     run.nonfinite = run_units(call, run, &way.algorithm, True)
     return run.nonfinite
@@ -417,7 +431,7 @@ cdef bint survey_pieces(const void *context, int64_t first, int64_t stop, int th
     return False
 
 
-cdef void run_survey(const ConvCall *call, bint of_input) noexcept nogil:
+cdef void run_survey(ConvCall *call, bint of_input) noexcept nogil:
     """Look for numbers out of bounds in grad_output and, if asked, input."""
     cdef Survey survey
     cdef TeamWork work
@@ -425,6 +439,7 @@ cdef void run_survey(const ConvCall *call, bint of_input) noexcept nogil:
     work.units, work.context, work.interrupt = survey_pieces, &survey, call.interrupt
     work.count, work.step = call.problem.batch * SURVEY_PIECES * (2 if of_input else 1), 4
     share_units(call.team, &work, 4)
+    call.surveyed = True
 
 
 cdef void run_passes(const ConvCall *call, const ConvWay *way, int gradients) noexcept nogil:
@@ -443,12 +458,26 @@ cdef void run_passes(const ConvCall *call, const ConvWay *way, int gradients) no
         n += count
 
 
-cdef int run_step(ConvCall *call, const ConvStep *step, int gradients) noexcept nogil:
-    """Run an algorithm's part; return the gradients computed, of those wanted."""
+cdef bint run_unsurveyed(ConvCall *call, const ConvStep *step, int gradients) noexcept nogil:
+    """Run a step as if all samples were within bounds; return whether they were."""
+    if call.problem.accumulate or gradients & ~(call.plan.reading_all | FOR_GRAD_BIAS):
+        return False
+    memset(call.outside, 0, call.plan.survey_bytes)
+    call.unfit = 0
+    run_surveyed(call, step, gradients)
+    return not call.unfit
+
+
+cdef int run_step(ConvCall *call, const ConvStep *step, int gradients, int surveyed) noexcept nogil:
+    """Run an algorithm's part; return the gradients computed, of those wanted. surveyed: all that need a survey."""
     cdef bint within
     if not step.surveyed or call.problem.batch == 0:
         run_passes(call, &step.way, gradients)
         return gradients
+    if not call.surveyed:
+        if run_unsurveyed(call, step, gradients):
+            return gradients
+        run_survey(call, surveyed & FOR_GRAD_WEIGHT)
     if next_samples(call, gradients, 0, &within) < call.problem.batch or not within:
         gradients &= ~FOR_GRAD_BIAS  # which has the order of the first way
     run_surveyed(call, step, gradients)
@@ -463,8 +492,7 @@ cdef void run_steps(Team *team, void *context) noexcept nogil:
     cdef int wanted = wanted_gradients(call.problem), taken = 0, surveyed = 0, gradients, i
     for i in range(plan.count):
         surveyed |= plan.steps[i].gradients & wanted if plan.steps[i].surveyed else 0
-    if surveyed:
-        run_survey(call, surveyed & FOR_GRAD_WEIGHT)
+    call.surveyed, call.unfit = False, 0
     for i in range(plan.count):
         step = &plan.steps[i]
         gradients = step.gradients & wanted & ~taken
@@ -472,7 +500,7 @@ cdef void run_steps(Team *team, void *context) noexcept nogil:
             continue
         if gradients & FOR_GRAD_WEIGHT:  # whose tasks take grad_bias along
             gradients |= wanted & FOR_GRAD_BIAS
-        taken |= run_step(call, step, gradients)
+        taken |= run_step(call, step, gradients, surveyed)
 
 
 cdef void address_empty_tensors(ConvProblem *problem, char *anywhere) noexcept nogil:
@@ -547,6 +575,7 @@ cdef dict step_facts(const ConvPlan *plan, const ConvStep *step):
     return {"algorithm": way.algorithm.name.decode(), "how": text.decode(), "tasks": way.blocking.tasks,
             "samples": way.blocking.samples or plan.problem.batch,
             "otherwise": step.otherwise.algorithm.name.decode() if step.surveyed else None,
+            "looks_first": bool(step.gradients & ~plan.reading_all),
             "orders": [order_facts(way)] + ([order_facts(&step.otherwise)] if step.surveyed else []),
             "gradients": ["output"] if plan.problem.sample.forward else [
                 name for bit, name in ((FOR_GRAD_INPUT, "grad_input"), (FOR_GRAD_WEIGHT, "grad_weight"))

@@ -110,23 +110,22 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
     blocking.tasks = tasks
 
 
-cdef bint stage_chunk(const ConvRun *run, const char *panel, int64_t co_from, int64_t tap, int64_t taps, int64_t cos,
+cdef void stage_chunk(const ConvRun *run, const char *panel, int64_t co_from, int64_t tap, int64_t taps, int64_t cos,
                       int64_t cis, char *staged) noexcept nogil:
-    """Copy some taps of a chunk of co by a panel of ci as [co][tap][ci]; return whether there were float32 numbers out
-    of bounds."""
+    """Copy some taps of a chunk of co by a panel of ci as [co][tap][ci]."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
     cdef int64_t item = itemsize_of(sample.dtype), row = AMX_SIDE * item, co, i
-    cdef bint in_line = taps > 1 and taps_in_line(sample, w), outside_bounds = False
+    cdef bint in_line = taps > 1 and taps_in_line(sample, w)
     cdef const char *source
     if w.n == taps * item and taps == sample.taps and sample.folded == 1 and (taps == 1 or in_line):
         kernels.transpose[sample.dtype](panel + co_from * w.n, w.channel, staged, row, cos * taps, cis)
-        return weights_outside(run, staged, cos * taps * AMX_SIDE)
+        return
     if w.n == item and sample.folded == 1:
         for i in range(taps):
             kernels.transpose[sample.dtype](panel + co_from * item + tap_offset(sample, w, tap + i), w.channel,
                                             staged + i * row, taps * row, cos, cis)
-        return weights_outside(run, staged, cos * taps * AMX_SIDE)
+        return
     for co in range(cos):
         source = panel + weight_row(sample, w, co_from + co)
         if in_line:
@@ -135,9 +134,7 @@ cdef bint stage_chunk(const ConvRun *run, const char *panel, int64_t co_from, in
             for i in range(taps):
                 kernels.convert[sample.dtype][sample.dtype](source + tap_offset(sample, w, tap + i), w.channel,
                                                             staged + i * row, item, cis)
-        outside_bounds |= weights_outside(run, staged, taps * AMX_SIDE)
         staged += taps * row
-    return outside_bounds
 
 
 cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
@@ -163,8 +160,8 @@ cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) n
         if own.together > 1 or cos < AMX_STEPS or cis < AMX_SIDE:
             memset(staged, 0, AMX_STEPS * taps * AMX_SIDE * item)
         for i in range(many):
-            found |= stage_chunk(run, source + i * w.group, chunk * AMX_STEPS, tap, taps, cos, cis,
-                                 staged + i * (cos * taps * AMX_SIDE + cis) * item)
+            stage_chunk(run, source + i * w.group, chunk * AMX_STEPS, tap, taps, cos, cis,
+                        staged + i * (cos * taps * AMX_SIDE + cis) * item)
         for i in range(taps):
             at = packed_tap(sample, tap + i) * amx_step_bytes(sample)
             for half in range(halves):
@@ -249,6 +246,7 @@ cdef void input_amx_task(const ConvRun *whole, int64_t number, char *scratch) no
     cdef int64_t phases = phase_count(sample), p, co, behind, packed = -1
     cdef char *pixels = local_piece(run, AMX_OUTPUT, scratch)
     cdef int64_t grid[3]
+    cdef int found
     cdef bint nonfinite = False
     cdef Box tile, block, part
     cdef Halo halo
@@ -272,8 +270,9 @@ cdef void input_amx_task(const ConvRun *whole, int64_t number, char *scratch) no
             if packed != co and not (own.together == 1 and own.task_panels <= AMX_READY_PANELS
                                      and find_rows(run, &block, group * sample.cout + co, &rows)):
                 rows = packed_rows(sample, pixels, own.positions)
-                nonfinite |= pack_amx_pixels(run, &block, behind, group, co, min(run.order.channels, sample.cout - co),
-                                             pixels, own.positions, local_piece(run, AMX_STAGING, scratch))
+                found = pack_amx_pixels(run, &block, behind, group, co, min(run.order.channels, sample.cout - co),
+                                        pixels, own.positions, local_piece(run, AMX_STAGING, scratch))
+                nonfinite |= became_tiny(run, found, UNFIT_GRADIENT)
                 if own.together > 1:  # an inf would be NaN under the zeros of other groups
                     nonfinite |= kernels.vnni.replace_nonfinite(
                         pixels, (block_classes(sample) * box_positions(&block) + behind) * AMX_STEPS)

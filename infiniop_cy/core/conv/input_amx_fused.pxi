@@ -141,7 +141,6 @@ cdef bint prepare_input_amx_fused(const ConvRun *run, int64_t number, char *scra
     cdef bint found = False
     for tap in range(run.order.taps):
         stage_halo_tap(run, source, tap, cos, staged)
-        found |= weights_outside(run, staged, AMX_STEPS * AMX_SIDE)
         for half in range(2):
             found |= put_weights(run, staged + half * AMX_HALF * item, AMX_SIDE * item, to + half * AMX_CELL)
         to += amx_step_bytes(sample)
@@ -182,8 +181,9 @@ cdef bint pack_finite_pixels(const ConvRun *run, const Box *block, int64_t behin
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmxFused *own = <const InputAmxFused *>run.blocking.own
     cdef char *output = local_piece(run, FUSED_OUTPUT, scratch)
-    cdef bint nonfinite = pack_amx_pixels(run, block, behind, group, 0, sample.cout, output, own.positions,
-                                          local_piece(run, FUSED_STAGING, scratch))
+    cdef int found = pack_amx_pixels(run, block, behind, group, 0, sample.cout, output, own.positions,
+                                     local_piece(run, FUSED_STAGING, scratch))
+    cdef bint nonfinite = became_tiny(run, found, UNFIT_GRADIENT)
     cdef int64_t chunk
     for chunk in range(amx_chunks(sample) if sample.parts == 1 else 0):
         nonfinite |= kernels.vnni.replace_nonfinite(output + chunk * own.positions * AMX_LINE,

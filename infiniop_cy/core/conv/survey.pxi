@@ -1,18 +1,44 @@
-# Which samples hold numbers that float32 as a sum of bfloat16 cannot hold, or whose products it would lose: AMX counts
-# subnormals as 0, so the smallest parts of the smallest products have to be normal. Within the bounds a product that is
-# lost is below 2^-24 of one that is kept. A sample is judged by its data alone, so that neither the batch around it nor
-# the threads decide how it is computed.
-cdef extern from *:
-    """
-    static const float LEAST_GRADIENT = 0x1p-56f, LEAST_FACTOR = 0x1p-40f, MOST = 0x1p60f;
-    """
-    const float LEAST_GRADIENT  # the least magnitude of grad_output that is not 0
-    const float LEAST_FACTOR    # of input and weight
-    const float MOST            # the largest magnitude of all three
-
+# Which samples hold numbers that float32 as a sum of bfloat16 cannot hold, or whose products it would lose (bounds in
+# kernels/table.h). A sample is judged by its data alone, so that neither the batch around it nor the threads decide how
+# it is computed.
+#
+# Such numbers are rare, and to look for them takes as long as to read both images. So packing looks while it takes
+# numbers apart: where it finds none, there are none, as long as it reads all of a tensor. Where it does, the run is
+# given up, every sample is looked at, and the run begins anew. Gradients that are added to what is there cannot be given
+# up, so samples are looked at first.
 cdef enum:
     SURVEY_PIECES = 8    # units of a sample
     SURVEY_STAGED = 256  # elements gathered at a time
+
+
+cdef bint became_tiny(const ConvRun *run, int found, int unfit) noexcept nogil:
+    """Take what packing found (PartKernels): say whether there were inf or NaN, which became tiny; of float32, give the
+    run up where numbers are unfit, as a factor or as a gradient, unless samples were looked at."""
+    if run.sample.dtype != DTYPE_F32:
+        return found != 0
+    if found & unfit and run.unfit != NULL:
+        shared_set(run.unfit, 1)
+    return False
+
+
+cdef bint reads_all_pixels(const SampleGeometry *sample, bint of_input) noexcept nogil:
+    """Say whether every pixel of the input meets a tap, or every pixel of the output has a tap inside the image; False,
+    too, where that is not simple to say."""
+    cdef const ConvAxis *axis
+    cdef int64_t reach
+    cdef int d
+    for d in range(3):
+        axis = &sample.axis[d]
+        reach = (axis.kernel - 1) * axis.dilation - axis.before  # of the first output pixel, and so of the last
+        if of_input:  # neighbouring windows, or those of neighbouring taps, leave no gap
+            if not (axis.kernel >= axis.stride if axis.dilation == 1
+                    else axis.stride == 1 and axis.dilation <= axis.size_out) \
+                    or (axis.size_out - 1) * axis.stride + reach < axis.size_in - 1:
+                return False
+        elif axis.dilation > axis.size_in or reach < 0 \
+                or (axis.size_out - 1) * axis.stride - axis.before >= axis.size_in:
+            return False
+    return True
 
 
 # A tensor's elements of one sample as nested loops, the innermost last.

@@ -122,10 +122,10 @@ cdef void list_input_lines(const ConvRun *run, const InputBlock *block, const Bo
         line[i] = NO_LINE
 
 
-cdef bint pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t channel, int64_t count,
-                           bint fresh, bint odd, bint listed, char *scratch) noexcept nogil:
+cdef int pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t channel, int64_t count,
+                          bint fresh, bint odd, bint listed, char *scratch) noexcept nogil:
     """Pack the input of `count` ci as pairs of positions, once from the first position on and (odd) once from the
-    second. inf and NaN become tiny; return whether there were any. listed: whether other ci of this tile were before,
+    second. inf and NaN become tiny; return what was found (survey.pxi). listed: whether other ci of this tile were before,
     and its lines are known."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     cdef const AmxOutputTiles *tiles = &own.tiles
@@ -136,7 +136,7 @@ cdef bint pack_amx_columns(const ConvRun *run, const InputBlock *block, const Bo
     cdef int64_t *line = <int64_t *>local_piece(run, AMX_LISTED, scratch)
     cdef const ConvView *view = &run.problem.view[CONV_INPUT]
     cdef int64_t size[3]
-    cdef bint nonfinite
+    cdef int found
     cdef AmxPlanes planes
     cdef PixelLines lines
     cdef Box box
@@ -149,14 +149,14 @@ cdef bint pack_amx_columns(const ConvRun *run, const InputBlock *block, const Bo
             list_input_lines(run, block, tile, positions, line)
         return pack_listed_pairs(run, line, channel, count, positions, tiles.half_bytes, odd, pairs)
     planes.pitch, planes.part, planes.fresh = tiles.x_pitch, AMX_SIDE * tiles.x_pitch * 2, fresh
-    nonfinite = pack_amx_input(run, block, tile, channel, count, &planes, x, local_piece(run, AMX_PACKING, scratch))
+    found = pack_amx_input(run, block, tile, channel, count, &planes, x, local_piece(run, AMX_PACKING, scratch))
     for c in range(count):
         apart[c] = c * tiles.x_pitch * 2
     pair_positions(run, tiles, &planes, x, apart, positions, count, pairs)
     if odd:
         pair_positions(run, tiles, &planes, x + 2, apart, positions - 2, count,
                        pairs + run.sample.parts * 2 * tiles.half_bytes)
-    return nonfinite
+    return found
 
 
 cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int64_t depth, const int64_t *start,
@@ -279,7 +279,7 @@ cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t numbe
     cdef int64_t *start = <int64_t *>local_piece(run, AMX_STARTS, t.scratch)
     cdef char *sums = t.sums
     cdef bint odd, fresh
-    cdef int nonfinite, nonfinite_output
+    cdef int found, nonfinite, nonfinite_output
     cdef Box tile
     cdef WeightSums nonfinite_sums
     cdef Prefetch prefetch
@@ -289,10 +289,11 @@ cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t numbe
     nonfinite_sums.group, nonfinite_sums.co_from = t.group, t.co_from - t.group * sample.cout
     nonfinite_sums.cos, nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = t.cos, AMX_SIDE, amx_tap_bytes(own) // 4
     odd = place_amx_taps(run, block, t.scratch)
-    nonfinite_output = NONFINITE_OUTPUT if pack_amx_rows(
+    found = pack_amx_rows(
         run, &own.tiles, block, &tile, t.co_from, t.cos, fresh, local_piece(run, AMX_G_PLANES, t.scratch),
         local_piece(run, AMX_G, t.scratch), local_piece(run, AMX_PACKING, t.scratch),
-        <int64_t *>local_piece(run, AMX_LISTED, t.scratch)) else 0
+        <int64_t *>local_piece(run, AMX_LISTED, t.scratch))
+    nonfinite_output = NONFINITE_OUTPUT if became_tiny(run, found, UNFIT_GRADIENT) else 0
     if keeping:
         keep_bias(run.problem, &tile, bias)
     else:
@@ -300,8 +301,9 @@ cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t numbe
     for p in range(t.panels):
         count = min(<int64_t>AMX_SIDE, t.cis - p * AMX_SIDE)
         nonfinite = nonfinite_output
-        if pack_amx_columns(run, block, &tile, t.group * sample.cin + t.ci_from + p * AMX_SIDE, count, fresh, odd,
-                            p > 0, t.scratch):
+        found = pack_amx_columns(run, block, &tile, t.group * sample.cin + t.ci_from + p * AMX_SIDE, count, fresh, odd,
+                                 p > 0, t.scratch)
+        if became_tiny(run, found, UNFIT_FACTOR):
             nonfinite |= NONFINITE_INPUT
         multiply_amx_taps(run, count, t.cos, amx_depth(&tile, block), start, sums, t.scratch, &prefetch)
         for c in range(count if nonfinite else 0):
