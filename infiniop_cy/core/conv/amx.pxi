@@ -13,11 +13,12 @@ cdef enum:
     AMX_TAPS_OUTPUTS = 9       # and how many outputs that takes
     AMX_MAX_TAPS = 512
     PART_MIN_CHANNELS = 24     # where an element is several bfloat16
-    PART_MIN_REUSE = 120       # for float32's grad_weight: how often an element that is taken apart is multiplied
-    HALF_MIN_REUSE = 40        # for float16's, the same,
-    PART_MIN_PRODUCTS = 128    # and for float32's grad_input
-    PART_MIN_STEPS = 48        # for float32's grad_input: output channels by taps
-    PART_MIN_PIXEL_REUSE = 45  # for float32's grad_input under one tap: the same, of a sample's pixels and of weights
+    PART_MIN_REUSE = 110       # for float32's grad_weight: how often an element that is taken apart is multiplied,
+    STRIDED_MIN_REUSE = 170    # with a stride,
+    STRIDED_MIN_TAPS = 9       # and how many taps that takes, unless it is one
+    HALF_MIN_REUSE = 40        # the same for float16's grad_weight,
+    PART_MIN_PRODUCTS = 128    # and for float32's grad_input under several taps
+    PART_MIN_STEPS = 48        # for float32's grad_input under several taps: output channels by taps
     AMX_HALF = 16              # rows or columns of one instruction
     AMX_CELL = 1024            # bytes of 16 rows of a by 32 steps
     AMX_COLUMNS = 32           # AMX_SIDE, as a constant

@@ -109,9 +109,10 @@ cdef bint uneven_tasks(int64_t tasks, int threads) noexcept nogil:
 
 
 cdef void add_amx_products(const ConvRun *run, const AmxBatchReduce *steps, const char *a, int64_t rows, const char *b,
-                           int64_t columns, char *sums, int64_t row_bytes) noexcept nogil:
-    """Add the products of some rows to sums: all at once, or one by one where the order is that."""
-    kernels.amx.multiply(steps, a, rows, b, columns, sums, row_bytes,
+                           int64_t columns, char *sums, int64_t row_bytes, bint setting) noexcept nogil:
+    """Add the products of some rows to sums, or (setting) begin sums: all at once, or one by one where the order is
+    that."""
+    kernels.amx.multiply(steps, a, rows, b, columns, sums, row_bytes, AMX_SET if setting else
                          AMX_ADD_PRODUCTS if run.order.accumulate else AMX_ADD_SUM)
 
 

@@ -35,7 +35,7 @@ ctypedef struct WeightAmxTask:
 cdef bint reuses_parts(const SampleGeometry *sample, const char **why) noexcept nogil:
     """Say whether elements that are taken apart are multiplied often enough, in instructions that are not mostly
     empty."""
-    cdef int64_t products = sample.cin * sample.cout * min(sample.taps, <int64_t>AMX_COLUMNS), pixels
+    cdef int64_t products = sample.cin * sample.cout * min(sample.taps, <int64_t>AMX_COLUMNS), pixels, reuse
     cdef bint strided = False
     cdef Tiling tiling
     cdef InputBlock block
@@ -47,10 +47,11 @@ cdef bint reuses_parts(const SampleGeometry *sample, const char **why) noexcept 
     cut_amx_output(sample, &tiling)
     amx_input_block(sample, tiling.extent, 1, &block)
     pixels = tiling_pixels(&tiling)
-    if (strided and sample.taps > 1) or (sample.parts == 3 and (
-            4 * round_up(sample.cin, AMX_COLUMNS) > 5 * sample.cin or max(sample.cin, sample.cout) <= AMX_COLUMNS)) \
-            or products * pixels < (sample.cin * class_count(&block) * block.plane + sample.cout * pixels) \
-            * (PART_MIN_REUSE if sample.parts == 3 else HALF_MIN_REUSE):
+    reuse = HALF_MIN_REUSE if sample.parts == 2 else STRIDED_MIN_REUSE if strided else PART_MIN_REUSE
+    if (strided and sample.taps > 1 and (sample.parts == 2 or sample.taps < STRIDED_MIN_TAPS)) \
+            or (sample.parts == 3 and (4 * round_up(sample.cin, AMX_COLUMNS) > 5 * sample.cin
+                                       or max(sample.cin, sample.cout) <= AMX_COLUMNS)) \
+            or products * pixels < reuse * (sample.cin * class_count(&block) * block.plane + sample.cout * pixels):
         why[0] = b"elements are not multiplied often enough to pay for taking them apart"
         return False
     why[0] = b"images are so small that most of an instruction would be empty"
@@ -160,8 +161,8 @@ cdef int pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box
 
 
 cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int64_t depth, const int64_t *start,
-                            char *sums, char *scratch, Prefetch *prefetch) noexcept nogil:
-    """Add the products of all taps for `count` ci to [tap][co][AMX_SIDE] sums. Where ci are few, those of the next tap
+                            char *sums, bint setting, char *scratch, Prefetch *prefetch) noexcept nogil:
+    """Add the products of all taps for `count` ci to [tap][co][AMX_SIDE] sums, or (setting) begin sums. Where ci are few, those of the next tap
     fill the instruction."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     cdef int64_t taps = run.sample.taps, tap = 0, many, zero = 0
@@ -178,7 +179,7 @@ cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int6
         if many == 2:
             steps.b_right = start[tap + 1] - start[tap]
         add_amx_products(run, &steps, g, cos, pairs + start[tap], many * AMX_HALF if two_taps else count,
-                         sums + tap * amx_tap_bytes(own), AMX_SIDE * 4)
+                         sums + tap * amx_tap_bytes(own), AMX_SIDE * 4, setting)
         tap += many
 
 
@@ -271,8 +272,8 @@ cdef void save_amx_sums(const ConvRun *run, const WeightAmxTask *t) noexcept nog
 
 cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t number, const BiasShare *bias, bint keeping,
                        InputBlock *block) noexcept nogil:
-    """Add the products of the tile of that number to a task's sums, and its pixels to grad_bias, or (keeping) set them
-    there; return False if there are fewer tiles. block: that of the tile before."""
+    """Add the products of the tile of that number to a task's sums, and its pixels to grad_bias, or (keeping) begin
+    both with them; return False if there are fewer tiles. block: that of the tile before."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     cdef int64_t taps = sample.taps, p, c, count
@@ -305,7 +306,7 @@ cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t numbe
                                  p > 0, t.scratch)
         if became_tiny(run, found, UNFIT_FACTOR):
             nonfinite |= NONFINITE_INPUT
-        multiply_amx_taps(run, count, t.cos, amx_depth(&tile, block), start, sums, t.scratch, &prefetch)
+        multiply_amx_taps(run, count, t.cos, amx_depth(&tile, block), start, sums, keeping, t.scratch, &prefetch)
         for c in range(count if nonfinite else 0):
             nonfinite_sums.data = sums + c * 4
             add_nonfinite_products(run.problem, &tile, t.ci_from + p * AMX_SIDE + c, 0, taps, nonfinite,
@@ -317,14 +318,12 @@ cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t numbe
 cdef bint prepare_weight_amx(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
     """Sum one tile for one task, and keep the sums, and grad_bias's."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
-    cdef int64_t task = number % own.parts.tasks, i
+    cdef int64_t task = number % own.parts.tasks
     cdef WeightAmxTask t
     cdef InputBlock block
     cdef BiasShare bias
     begin_weight_amx(run, task, scratch, &t)
     t.sums = part_sums(run, &own.parts, number)
-    for i in range(amx_task_sums(run, &t)):
-        (<float *>t.sums)[i] = -0.0  # to which each sum adds as itself, -0 too
     bias = amx_bias_share(run, &t, task, <char *>part_bias(run, &own.parts, number))
     memset(&block, 0, sizeof(block))
     sum_amx_tile(run, &t, number // own.parts.tasks, &bias, True, &block)

@@ -89,7 +89,8 @@ cdef void multiply_fused_columns(const ConvRun *run, const InputBlock *block, in
     pair_positions(run, &own.tiles, &planes, local_piece(run, FUSED_X, scratch), apart, depth * AMX_STEPS, count, pairs)
     amx_weight_steps(sample, &own.tiles, depth, &zero, &steps)
     prefetch_some(prefetch)
-    add_amx_products(run, &steps, local_piece(run, FUSED_G, scratch), cos, pairs, count, sums, columns * 4)
+    add_amx_products(run, &steps, local_piece(run, FUSED_G, scratch), cos, pairs, count, sums, columns * 4,
+                     False)
 
 
 cdef void add_nonfinite_columns(const ConvRun *run, const Box *tile, int64_t column, int64_t count, int nonfinite,
