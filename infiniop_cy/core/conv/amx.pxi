@@ -16,6 +16,7 @@ cdef enum:
     PART_MIN_REUSE = 110       # for float32's grad_weight: how often an element that is taken apart is multiplied,
     STRIDED_MIN_REUSE = 170    # with a stride,
     STRIDED_MIN_TAPS = 9       # and how many taps that takes, unless it is one
+    SMALL_MIN_REUSE = 450      # where a quarter of an instruction is empty
     HALF_MIN_REUSE = 40        # the same for float16's grad_weight,
     PART_MIN_PRODUCTS = 128    # and for float32's grad_input under several taps
     PART_MIN_STEPS = 48        # for float32's grad_input under several taps: output channels by taps

@@ -35,7 +35,8 @@ ctypedef struct WeightAmxTask:
 cdef bint reuses_parts(const SampleGeometry *sample, const char **why) noexcept nogil:
     """Say whether elements that are taken apart are multiplied often enough, in instructions that are not mostly
     empty."""
-    cdef int64_t products = sample.cin * sample.cout * min(sample.taps, <int64_t>AMX_COLUMNS), pixels, reuse
+    cdef int64_t products = sample.cin * sample.cout * min(sample.taps, <int64_t>AMX_COLUMNS)
+    cdef int64_t pixels, elements, reuse, steps
     cdef bint strided = False
     cdef Tiling tiling
     cdef InputBlock block
@@ -47,16 +48,18 @@ cdef bint reuses_parts(const SampleGeometry *sample, const char **why) noexcept 
     cut_amx_output(sample, &tiling)
     amx_input_block(sample, tiling.extent, 1, &block)
     pixels = tiling_pixels(&tiling)
+    elements = sample.cin * class_count(&block) * block.plane + sample.cout * pixels
     reuse = HALF_MIN_REUSE if sample.parts == 2 else STRIDED_MIN_REUSE if strided else PART_MIN_REUSE
     if (strided and sample.taps > 1 and (sample.parts == 2 or sample.taps < STRIDED_MIN_TAPS)) \
             or (sample.parts == 3 and (4 * round_up(sample.cin, AMX_COLUMNS) > 5 * sample.cin
                                        or max(sample.cin, sample.cout) <= AMX_COLUMNS)) \
-            or products * pixels < reuse * (sample.cin * class_count(&block) * block.plane + sample.cout * pixels):
+            or products * pixels < reuse * elements:
         why[0] = b"elements are not multiplied often enough to pay for taking them apart"
         return False
     why[0] = b"images are so small that most of an instruction would be empty"
-    return 5 * pixels \
-        >= (4 if sample.parts == 3 else 3) * round_up(positions_under_tile(&tiling, &block), AMX_STEPS)
+    steps = round_up(positions_under_tile(&tiling, &block), AMX_STEPS)
+    return 5 * pixels >= (4 if sample.parts == 3 else 3) * steps \
+        or (4 * pixels >= 3 * steps and products * pixels >= SMALL_MIN_REUSE * elements)
 
 
 cdef bint accepts_weight_amx(const SampleGeometry *sample, const char **why) noexcept nogil:
