@@ -169,6 +169,15 @@ INFINIOP_INLINE void multiply_tiles(const AmxBatchReduce *steps, const char *a, 
     if (rows > 1 && columns > 1) store_tile<3>(sums.at + 16 * sums.row + sums.right, sums.row);
 }
 
+// For tiles that are configured for that.
+inline void multiply_some_rows(const AmxBatchReduce *steps, const char *a, const char *b, const SumRows &sums,
+                               AmxSums how, Meanwhile *meanwhile) {
+    if (sums.rows > 16 && sums.columns > 16) multiply_tiles<2, 2>(steps, a, b, sums, how, meanwhile);
+    else if (sums.rows > 16) multiply_tiles<2, 1>(steps, a, b, sums, how, meanwhile);
+    else if (sums.columns > 16) multiply_tiles<1, 2>(steps, a, b, sums, how, meanwhile);
+    else multiply_tiles<1, 1>(steps, a, b, sums, how, meanwhile);
+}
+
 inline void multiply_amx(const AmxBatchReduce *steps, const void *a_, int64_t rows, const void *b_, int64_t columns,
                          void *c, int64_t c_row, AmxSums how) {
     const char *a = (const char *)a_, *b = (const char *)b_;
@@ -177,17 +186,10 @@ inline void multiply_amx(const AmxBatchReduce *steps, const void *a_, int64_t ro
     meanwhile.ahead = ahead_of(steps, (rows + AMX_SIDE - 1) / AMX_SIDE);
     if (rows >= AMX_SIDE) configure_tiles(AMX_SIDE);
     for (; rows >= AMX_SIDE; rows -= AMX_SIDE, a += 2 * steps->a_down, sums.at += AMX_SIDE * c_row)
-        if (columns > 16) multiply_tiles<2, 2>(steps, a, b, sums, how, &meanwhile);
-        else multiply_tiles<2, 1>(steps, a, b, sums, how, &meanwhile);
+        multiply_some_rows(steps, a, b, sums, how, &meanwhile);
     sums.rows = rows;
     if (rows > 0) configure_tiles(rows);
-    if (rows > 16) {
-        if (columns > 16) multiply_tiles<2, 2>(steps, a, b, sums, how, &meanwhile);
-        else multiply_tiles<2, 1>(steps, a, b, sums, how, &meanwhile);
-    } else if (rows > 0) {
-        if (columns > 16) multiply_tiles<1, 2>(steps, a, b, sums, how, &meanwhile);
-        else multiply_tiles<1, 1>(steps, a, b, sums, how, &meanwhile);
-    }
+    if (rows > 0) multiply_some_rows(steps, a, b, sums, how, &meanwhile);
     release_tiles();
     meanwhile.later.add();
 }
@@ -231,7 +233,24 @@ inline void save_panels(const char *from, int64_t panel, char *to, int64_t to_ro
     }
 }
 
-constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, narrow_rows, save_panels}; }
+inline void multiply_panels(const AmxBatchReduce *steps, const char *a, int64_t rows, const char *b, int64_t panel,
+                            int64_t channels, char *sums, char *to, int64_t to_row, int bf16, int past) {
+    const int64_t pitch = int64_t(AMX_SIDE) * AMX_SIDE * 4;
+    Meanwhile meanwhile;
+    meanwhile.ahead = {};
+    for (int64_t n, before = 0; rows > 0; rows -= n, a += 2 * steps->a_down, to += n * to_row, before = n) {
+        n = rows < AMX_SIDE ? rows : int64_t(AMX_SIDE);
+        if (n != before) configure_tiles(n);
+        for (int64_t c = 0; c < channels; c += AMX_SIDE)
+            multiply_some_rows(steps, a, b + c / AMX_SIDE * panel,
+                               {sums + c / AMX_SIDE * pitch, AMX_SIDE * 4, steps->c_right, n, channels - c}, AMX_SET,
+                               &meanwhile);
+        save_panels(sums, pitch, to, to_row, n, channels, bf16, past);
+    }
+    release_tiles();
+}
+
+constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, narrow_rows, save_panels, multiply_panels}; }
 #else
 constexpr void fill_amx(KernelTable &) {}
 #endif

@@ -85,7 +85,8 @@ template <> struct Unfit<float> {
     __m512i most = _mm512_set1_epi16(-1), least = _mm512_set1_epi16(-1), rest = _mm512_setzero_si512();
 
     INFINIOP_INLINE void see(const parts_of<float> &x, const parts_of<float> &y, __m512i high) {
-        const __m512i less_one = _mm512_sub_epi16(_mm512_and_si512(high, _mm512_set1_epi16(0x7FFF)), _mm512_set1_epi16(1));
+        const __m512i less_one =
+            _mm512_sub_epi16(_mm512_and_si512(high, _mm512_set1_epi16(0x7FFF)), _mm512_set1_epi16(1));
         most = _mm512_max_epi16(most, less_one);
         least = _mm512_min_epu16(least, less_one);
         rest = _mm512_ternarylogic_epi32(rest, x.part[2], y.part[2], 0xFE);  // the union of all three
@@ -94,8 +95,8 @@ template <> struct Unfit<float> {
         return _mm512_cmple_epu16_mask(least, _mm512_set1_epi16(upper_half(bound) - 1));
     }
     INFINIOP_INLINE int any() const {
-        if (_mm512_cmpge_epi16_mask(most, _mm512_set1_epi16(upper_half(MOST) - 1))
-            || _mm512_test_epi32_mask(rest, _mm512_set1_epi32(0xFFFF)))
+        if (_mm512_cmpge_epi16_mask(most, _mm512_set1_epi16(upper_half(MOST) - 1)) ||
+            _mm512_test_epi32_mask(rest, _mm512_set1_epi32(0xFFFF)))
             return UNFIT_FACTOR | UNFIT_GRADIENT;
         return (below(LEAST_FACTOR) ? UNFIT_FACTOR : 0) | (below(LEAST_GRADIENT) ? UNFIT_GRADIENT : 0);
     }

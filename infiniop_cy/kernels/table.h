@@ -130,14 +130,14 @@ struct VnniKernels {
 // Numbers as sums of bfloat16, each part the bfloat16 nearest to what the larger parts leave: float32 has three,
 // float16 two, bfloat16 one. They give every finite number exactly, as long as no part is subnormal and the first does
 // not overflow. inf and NaN of float16 become 2^-100 of their sign, whether there were any is returned; bfloat16 keeps
-// them. Of float32 is returned as what some numbers do not fit, if any: those not within bounds, or (either is right) so
-// near to one that their largest part is it.
+// them. Of float32 is returned as what some numbers do not fit, if any: those not within bounds, or (either is right)
+// so near to one that their largest part is it.
 enum { BFLOAT16_PARTS = 3 };
 enum { UNFIT_FACTOR = 1, UNFIT_GRADIENT = 2 };
 
 // The least magnitude that is not 0 of an image, a gradient of its output (grad_output, or what stands for it) and
-// weights, and the largest of all three. AMX counts subnormals as 0, so the smallest parts of the smallest products have
-// to be normal: within the bounds a product that is lost is below 2^-24 of one that is kept.
+// weights, and the largest of all three. AMX counts subnormals as 0, so the smallest parts of the smallest products
+// have to be normal: within the bounds a product that is lost is below 2^-24 of one that is kept.
 constexpr float LEAST_FACTOR = 0x1p-40f, LEAST_GRADIENT = 0x1p-56f, MOST = 0x1p60f;
 
 struct PartKernels {
@@ -194,6 +194,10 @@ struct AmxKernels {
     // panel to panel, to rows of float32 (or bf16) to_row bytes apart. past: past the caches, as StreamKernel does.
     void (*save_panels)(const char *from, int64_t panel, char *to, int64_t to_row, int64_t rows, int64_t channels,
                         int bf16, int past);
+    // Products of several panels of b, `panel` bytes from one to the next, saved as by save_panels AMX_SIDE rows at a
+    // time, while they are in the nearest cache. sums: room for so many rows of all panels.
+    void (*multiply_panels)(const struct AmxBatchReduce *, const char *a, int64_t rows, const char *b, int64_t panel,
+                            int64_t channels, char *sums, char *to, int64_t to_row, int bf16, int past);
 };
 
 // sums[r] += sum over `lines` lines of `length` elements of g[i] * x[row[r] + i], r < count <= DOT_ROWS; from line to

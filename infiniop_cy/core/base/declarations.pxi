@@ -164,6 +164,8 @@ cdef extern from "../kernels/table.h" nogil:
                          AmxSums) noexcept nogil
         void (*narrow_rows)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
         void (*save_panels)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int, int) noexcept nogil
+        void (*multiply_panels)(const AmxBatchReduce *, const char *, int64_t, const char *, int64_t, int64_t, char *,
+                                char *, int64_t, int, int) noexcept nogil
     ctypedef struct Magnitudes:
         int64_t largest
         int nonfinite

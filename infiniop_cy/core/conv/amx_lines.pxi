@@ -75,8 +75,8 @@ cdef int part_cells(const ConvRun *run, const PixelLines *lines, const char *sou
         many = max(<int64_t>0, min(<int64_t>STAGE_PIXELS, lines.pixels - x))
         kernels.transpose[dtype](source + x * lines.step, lines.step, staging, STAGE_ROW * item, channels, many)
         found |= kernels.parts[dtype].of_rows(staging, STAGE_ROW * item, to + x // AMX_STEPS * next, AMX_CELL,
-                                                  AMX_LINE, next, channels, 0, many,
-                                                  min(<int64_t>STAGE_PIXELS, lines.room - x))
+                                              AMX_LINE, next, channels, 0, many,
+                                              min(<int64_t>STAGE_PIXELS, lines.room - x))
         x += STAGE_PIXELS
     return found
 
@@ -95,7 +95,7 @@ cdef int pack_line_cells(const ConvRun *run, const PixelLines *lines, int64_t ch
             c = 0
             while c < channels:
                 found |= part_cells(run, lines, source + c * lines.channel, min(<int64_t>AMX_HALF, channels - c),
-                                        to + c // AMX_HALF * cells, staging)
+                                    to + c // AMX_HALF * cells, staging)
                 c += AMX_HALF
         source += lines.next
         to += lines.room // AMX_STEPS * run.sample.parts * AMX_CELL
@@ -116,7 +116,7 @@ cdef int pair_some_lines(const ConvRun *run, const PixelLines *lines, const char
     found = parts.of_planes(source, source + step, 2 * step, to, part, AMX_LINE, pixels // 2, 0, channels, AMX_HALF)
     if pixels % 2:
         found |= parts.of_planes(source + (pixels - 1) * step, NULL, 0, to + pixels // 2 * AMX_LINE, part, AMX_LINE,
-                                     1, 0, channels, AMX_HALF)
+                                 1, 0, channels, AMX_HALF)
     return found
 
 
@@ -134,8 +134,8 @@ cdef int pack_line_pairs(const ConvRun *run, const PixelLines *lines, int64_t ch
             many = min(<int64_t>LINE_PIXELS, lines.pixels - x)
             for half in range(halves):
                 found |= pair_some_lines(run, lines, source + x * lines.step + half * columns, many,
-                                             min(<int64_t>AMX_HALF, channels - half * AMX_HALF),
-                                             at + half * half_bytes + x // 2 * AMX_LINE, 2 * half_bytes)
+                                         min(<int64_t>AMX_HALF, channels - half * AMX_HALF),
+                                         at + half * half_bytes + x // 2 * AMX_LINE, 2 * half_bytes)
             x += many
         zero_pairs(run.sample, lines.room // 2 - filled, channels, half_bytes, at + filled * AMX_LINE)
         source += lines.next
@@ -223,7 +223,8 @@ cdef void zero_pairs(const SampleGeometry *sample, int64_t pairs, int64_t channe
 cdef int pair_listed_lines(const ConvRun *run, const int64_t *line, const char *first, int64_t positions,
                            int64_t channels, int64_t half_bytes, char *to) noexcept nogil:
     """Put pairs of lines side by side, channel by channel, as [part][half of the columns][pair][column]. first: where
-    the channels of the tensor's first pixel are. inf and NaN of float16 become tiny; return what was found (survey.pxi)."""
+    the channels of the tensor's first pixel are. inf and NaN of float16 become tiny; return what was found
+    (survey.pxi)."""
     cdef int64_t i = 0, low, high, many
     cdef int found = 0
     while i < positions // 2:

@@ -122,7 +122,7 @@ cdef int pack_folded_lines(const ConvRun *run, const FoldedRow *row, int64_t pos
         return False
     if row.whole:
         found = parts.of_lines(row.first + (row.position + row.skip * row.step + co) * item, row.step * item,
-                                   to + row.skip * AMX_LINE, part, row.whole, channels)
+                               to + row.skip * AMX_LINE, part, row.whole, channels)
     for number in range(positions - row.whole):
         x = number if number < row.skip else number + row.whole
         copy_folded(row, x, co, channels, item, staging)
@@ -146,7 +146,7 @@ cdef int pack_folded_row(const ConvRun *run, const Box *box, int64_t n, int64_t 
         stage_folded_row(run.problem, &piece, n, z, y, group, co, channels, kernels.convert[dtype][dtype], item,
                          staging)
         found |= kernels.parts[dtype].of_pixels(staging, STAGE_ROW * item, to + x * AMX_LINE, part, piece.extent[2],
-                                                    channels)
+                                                channels)
         x += STAGE_PIXELS
     return found
 
@@ -198,7 +198,7 @@ cdef int pack_amx_box(const ConvRun *run, const Box *block, int64_t channel, int
                     else:
                         zero_lines(sample, at, positions, part.skip)
                         found |= pack_lines(sample, view, source, step, part.inside, many,
-                                                at + part.skip * AMX_LINE, positions * AMX_LINE, staging)
+                                            at + part.skip * AMX_LINE, positions * AMX_LINE, staging)
                         zero_lines(sample, at + (part.skip + part.inside) * AMX_LINE, positions, after)
                         source += box.step[1] * view.space[1]
                     at += width * AMX_LINE

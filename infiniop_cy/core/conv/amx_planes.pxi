@@ -193,7 +193,7 @@ cdef int pack_amx_samples(const SampleGeometry *sample, const ConvView *view, co
                         planes.pitch)
         else:
             found |= pack_parts(sample.dtype, &layout, view, size, &one, channel, channels,
-                                    to + n * planes.sample * 2, staging)
+                                to + n * planes.sample * 2, staging)
         zero_between(sample, planes, channels, n * planes.sample + positions, planes.sample - positions, to)
     return found
 
@@ -211,7 +211,7 @@ cdef int pack_amx_input(const ConvRun *run, const InputBlock *block, const Box *
     for number in range(class_count(block)):
         class_box(run.sample, block, tile, number, &box)
         found |= pack_amx_samples(run.sample, &run.problem.view[CONV_INPUT], size, &box, channel, channels, planes,
-                                      to + number * block.plane * 2, staging)
+                                  to + number * block.plane * 2, staging)
     zero_between(run.sample, planes, channels, positions, planes.pitch - positions, to)
     if run.sample.parts == 1:
         found = kernels.vnni.replace_nonfinite(to, channels * planes.pitch)
@@ -233,8 +233,8 @@ cdef int pack_amx_rows(const ConvRun *run, const AmxOutputTiles *tiles, const In
                        int64_t channel, int64_t channels, bint fresh, char *planes_to, char *to,
                        char *staging, int64_t *line) noexcept nogil:
     """Pack grad_output as [AMX_HALF co][step][part][co][position of the step], zeros where the block has no pixel of
-    the tile. inf and NaN of float16 become tiny; return what was found (survey.pxi). planes_to: AMX_HALF planes, whose zeros
-    stay from tile to tile; line: room for the positions of the block."""
+    the tile. inf and NaN of float16 become tiny; return what was found (survey.pxi). planes_to: AMX_HALF planes,
+    whose zeros stay from tile to tile; line: room for the positions of the block."""
     cdef Box box = tile[0]
     cdef int64_t end[3]
     cdef int64_t c = 0, many

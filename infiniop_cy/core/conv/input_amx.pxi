@@ -3,6 +3,7 @@
 cdef enum:
     AMX_BLOCK_CHANNELS = 1024    # of grad_output, packed at once
     AMX_MANY_JOINED = 3          # groups, with fewer of which those in the lanes of a vector are as fast; measured
+    AMX_NEAR_WEIGHTS = 1 << 20   # bytes of a task's weights that are read again for some pixels; measured
     AMX_READY_PANELS = 2         # of a task, with more of which packing pays: lines that begin anywhere cost two
 
     # pieces of scratch; shared:
@@ -187,19 +188,13 @@ cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) n
     return found
 
 
-cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, int64_t positions, const Box *block,
-                             const AmxRows *rows, const Halo *halo, int64_t unit, int64_t panel_from, int64_t panels,
-                             int64_t co, char *scratch, Prefetch *prefetch) noexcept nogil:
-    """Add the products of one block of co and a phase to those of the blocks before. unit: of joined groups."""
+cdef void find_phase_steps(const ConvRun *run, const Phase *phase, const Box *block, const AmxRows *rows,
+                           const Halo *halo, int64_t co, char *scratch, AmxPixelSteps *steps) noexcept nogil:
+    """Find what a phase's products of one block of co are of: (chunk of co, tap)."""
     cdef const SampleGeometry *sample = run.sample
-    cdef const InputAmx *own = <const InputAmx *>run.blocking.own
-    cdef int64_t chunks = ceil_div(min(run.order.channels, sample.cout - co), AMX_STEPS), i, p, tap, at
-    cdef char *weights = shared_piece(run, AMX_WEIGHTS) + (unit * own.panels + panel_from) * amx_panel_bytes(sample)
-    cdef char *sums = local_piece(run, AMX_SUMMED, scratch)
-    cdef const char *then
+    cdef int64_t chunks = ceil_div(min(run.order.channels, sample.cout - co), AMX_STEPS), i, tap, at
     cdef int64_t output[3]
     cdef int64_t k[3]
-    cdef AmxPixelSteps steps
     steps.a_offset = <int64_t *>local_piece(run, AMX_A_OFFSETS, scratch)
     steps.b_offset = <int64_t *>local_piece(run, AMX_B_OFFSETS, scratch)
     steps.count, steps.rows = chunks * phase.tap_count, rows[0]
@@ -210,14 +205,65 @@ cdef void multiply_phase_amx(const ConvRun *run, const Phase *phase, int64_t pos
             steps.a_offset[at] = i * rows.chunk + tap_place(sample, block, output, k, halo.low) * rows.row
             steps.b_offset[at] = ((co // AMX_STEPS + i) * sample.taps + phase.first_packed + tap) \
                 * amx_step_bytes(sample)
+
+
+cdef char *panel_weights(const ConvRun *run, int64_t unit, int64_t panel) noexcept nogil:
+    """Find the packed weights of a panel of ci of a unit, joined groups."""
+    cdef const InputAmx *own = <const InputAmx *>run.blocking.own
+    return shared_piece(run, AMX_WEIGHTS) + (unit * own.panels + panel) * amx_panel_bytes(run.sample)
+
+
+cdef void multiply_phase_amx(const ConvRun *run, const AmxPixelSteps *steps, int64_t positions, int64_t unit,
+                             int64_t panel_from, int64_t panels, int64_t co, char *scratch,
+                             Prefetch *prefetch) noexcept nogil:
+    """Add the products of one block of co and a phase to those of the blocks before. unit: of joined groups."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputAmx *own = <const InputAmx *>run.blocking.own
+    cdef int64_t p, at
+    cdef char *weights = panel_weights(run, unit, panel_from)
+    cdef char *sums = local_piece(run, AMX_SUMMED, scratch)
+    cdef const char *then
     for p in range(panels):
         then = weights + (p + 1) * amx_panel_bytes(sample) + steps.b_offset[0]
         if p + 1 == panels:  # the next block of co, or the next tile
             at = (co + run.order.channels) // AMX_STEPS * sample.taps if co + run.order.channels < sample.cout else 0
             then = weights + at * amx_step_bytes(sample)
-        multiply_amx_pixels(sample, &steps, positions, weights + p * amx_panel_bytes(sample),
+        multiply_amx_pixels(sample, steps, positions, weights + p * amx_panel_bytes(sample),
                             min(<int64_t>AMX_SIDE, sample.cin - (panel_from + p) * AMX_SIDE),
                             sums + p * own.positions * AMX_SUM_ROW, co > 0, then, prefetch)
+
+
+cdef bint puts_at_once(const JoinedGroups *joined, const Box *part) noexcept nogil:
+    """Say whether a tile's sums of bfloat16 are saved as they come: those of one chain, under one tap, of pixels that
+    follow each other in the block and in memory, with their channels side by side. Weights are read again for every
+    AMX_SIDE pixels, so they have to stay in a cache; float32's take longer to read than its sums."""
+    cdef const ConvRun *run = &joined.run
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
+    cdef const InputAmx *own = <const InputAmx *>run.blocking.own
+    cdef int64_t row = part.extent[2] * out.space[2]
+    return sample.parts == 1 and own.together == 1 and sample.taps == 1 and phase_count(sample) == 1 \
+        and sample.cout <= run.order.channels and own.task_panels * amx_panel_bytes(sample) <= AMX_NEAR_WEIGHTS \
+        and channels_in_line(run.problem) and not has_output_bias(run.problem) and part.extent[0] == 1 \
+        and (part.extent[1] == 1 or out.space[1] == row) \
+        and (part.samples == 1 or out.n == part.extent[1] * row)
+
+
+cdef void put_tile_amx(const ConvRun *run, const AmxPixelSteps *all, const Phase *phase, const Box *part, int64_t unit,
+                       int64_t panel_from, int64_t panels, char *scratch) noexcept nogil:
+    """Multiply and save a tile, some pixels of all panels at a time."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
+    cdef int64_t first = panel_from * AMX_SIDE, channels = min(panels * AMX_SIDE, sample.cin - first)
+    cdef char *to = tile_row(run.problem, unit, phase, part, first, 0, 0, 0)
+    cdef AmxBatchReduce steps
+    amx_pixel_steps(sample, &all.rows, &steps)
+    steps.a_offset, steps.b_offset, steps.count = all.a_offset, all.b_offset, all.count
+    steps.ahead, steps.ahead_bytes = <const char *>NULL, 0
+    kernels.amx.multiply_panels(&steps, all.rows.first, box_positions(part), panel_weights(run, unit, panel_from),
+                                amx_panel_bytes(sample), channels, local_piece(run, AMX_SUMMED, scratch), to,
+                                out.space[2], sample.dtype == DTYPE_BF16,
+                                fills_lines(run.problem, to, out.space[2], channels * out.channel))
 
 
 cdef void save_phase_amx(const JoinedGroups *joined, const Phase *phase, const Box *part, const Box *block,
@@ -263,7 +309,8 @@ cdef void input_amx_task(const ConvRun *whole, int64_t number, char *scratch) no
     cdef char *pixels = local_piece(run, AMX_OUTPUT, scratch)
     cdef int64_t grid[3]
     cdef int found
-    cdef bint nonfinite = False
+    cdef bint nonfinite = False, put = False
+    cdef AmxPixelSteps steps
     cdef Box tile, block, part
     cdef Halo halo
     cdef Phase phase
@@ -293,10 +340,16 @@ cdef void input_amx_task(const ConvRun *whole, int64_t number, char *scratch) no
                     nonfinite |= kernels.vnni.replace_nonfinite(
                         pixels, (block_classes(sample) * box_positions(&block) + behind) * AMX_STEPS)
             packed = co
-            multiply_phase_amx(run, &phase, positions_of(&part, &block), &block, &rows, &halo, unit, panel_from,
-                               panels, co, scratch, &prefetch)
+            find_phase_steps(run, &phase, &block, &rows, &halo, co, scratch, &steps)
+            put = not (nonfinite or run.nonfinite) and puts_at_once(&joined, &part)
+            if put:
+                put_tile_amx(run, &steps, &phase, &part, unit, panel_from, panels, scratch)
+            else:
+                multiply_phase_amx(run, &steps, positions_of(&part, &block), unit, panel_from, panels, co, scratch,
+                                   &prefetch)
             co += run.order.channels
-        save_phase_amx(&joined, &phase, &part, &block, group, panel_from, panels, nonfinite, scratch)
+        if not put:
+            save_phase_amx(&joined, &phase, &part, &block, group, panel_from, panels, nonfinite, scratch)
 
 
 cdef void explain_input_amx(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking, char *text,

@@ -43,8 +43,8 @@ cdef int pack_part_rows(int dtype, const PartLayout *layout, const ConvView *vie
             count, skip = min(<int64_t>STAGE_PIXELS, part.inside - at), 0 if at else part.skip
             stage_pixels(dtype, view, source + at * step, step, count, channels, stage)
             found |= parts.of_rows(stage, row, to + (part.skip + at - skip) * 2, layout.part, layout.pitch,
-                                       AMX_LINE, channels, skip, count,
-                                       skip + count if at + count < part.inside else width - part.skip - at + skip)
+                                   AMX_LINE, channels, skip, count,
+                                   skip + count if at + count < part.inside else width - part.skip - at + skip)
             at += count
         source += next
         to += width * 2

@@ -4,8 +4,8 @@
 #
 # Such numbers are rare, and to look for them takes as long as to read both images. So packing looks while it takes
 # numbers apart: where it finds none, there are none, as long as it reads all of a tensor. Where it does, the run is
-# given up, every sample is looked at, and the run begins anew. Gradients that are added to what is there cannot be given
-# up, so samples are looked at first.
+# given up, every sample is looked at, and the run begins anew. Gradients that are added to what is there cannot be
+# given up, so samples are looked at first.
 cdef enum:
     SURVEY_PIECES = 8    # units of a sample
     SURVEY_STAGED = 256  # elements gathered at a time

@@ -129,8 +129,8 @@ cdef void list_input_lines(const ConvRun *run, const InputBlock *block, const Bo
 cdef int pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t channel, int64_t count,
                           bint fresh, bint odd, bint listed, char *scratch) noexcept nogil:
     """Pack the input of `count` ci as pairs of positions, once from the first position on and (odd) once from the
-    second. inf and NaN become tiny; return what was found (survey.pxi). listed: whether other ci of this tile were before,
-    and its lines are known."""
+    second. inf and NaN become tiny; return what was found (survey.pxi). listed: whether other ci of this tile were
+    before, and its lines are known."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     cdef const AmxOutputTiles *tiles = &own.tiles
     cdef int64_t positions = amx_block_positions(block), c
@@ -165,8 +165,8 @@ cdef int pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box
 
 cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int64_t depth, const int64_t *start,
                             char *sums, bint setting, char *scratch, Prefetch *prefetch) noexcept nogil:
-    """Add the products of all taps for `count` ci to [tap][co][AMX_SIDE] sums, or (setting) begin sums. Where ci are few, those of the next tap
-    fill the instruction."""
+    """Add the products of all taps for `count` ci to [tap][co][AMX_SIDE] sums, or (setting) begin sums. Where ci
+    are few, those of the next tap fill the instruction."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     cdef int64_t taps = run.sample.taps, tap = 0, many, zero = 0
     cdef bint two_taps = count <= AMX_HALF and taps > 1
