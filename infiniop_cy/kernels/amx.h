@@ -235,7 +235,7 @@ inline void save_panels(const char *from, int64_t panel, char *to, int64_t to_ro
 
 inline void multiply_panels(const AmxBatchReduce *steps, const char *a, int64_t rows, const char *b, int64_t panel,
                             int64_t channels, char *sums, char *to, int64_t to_row, int bf16, int past) {
-    const int64_t pitch = int64_t(AMX_SIDE) * AMX_SIDE * 4;
+    const int64_t pitch = (rows < AMX_SIDE ? rows : int64_t(AMX_SIDE)) * AMX_SIDE * 4;
     Meanwhile meanwhile;
     meanwhile.ahead = {};
     for (int64_t n, before = 0; rows > 0; rows -= n, a += 2 * steps->a_down, to += n * to_row, before = n) {

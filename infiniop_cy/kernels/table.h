@@ -195,7 +195,7 @@ struct AmxKernels {
     void (*save_panels)(const char *from, int64_t panel, char *to, int64_t to_row, int64_t rows, int64_t channels,
                         int bf16, int past);
     // Products of several panels of b, `panel` bytes from one to the next, saved as by save_panels AMX_SIDE rows at a
-    // time, while they are in the nearest cache. sums: room for so many rows of all panels.
+    // time, while they are in the nearest cache. sums: room for so many rows, or for fewer if there are, of all panels.
     void (*multiply_panels)(const struct AmxBatchReduce *, const char *a, int64_t rows, const char *b, int64_t panel,
                             int64_t channels, char *sums, char *to, int64_t to_row, int bf16, int past);
 };
