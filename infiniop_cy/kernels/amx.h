@@ -184,12 +184,12 @@ inline void multiply_amx(const AmxBatchReduce *steps, const void *a_, int64_t ro
     SumRows sums = {(char *)c, c_row, steps->c_right, AMX_SIDE, columns};
     Meanwhile meanwhile;
     meanwhile.ahead = ahead_of(steps, (rows + AMX_SIDE - 1) / AMX_SIDE);
-    if (rows >= AMX_SIDE) configure_tiles(AMX_SIDE);
-    for (; rows >= AMX_SIDE; rows -= AMX_SIDE, a += 2 * steps->a_down, sums.at += AMX_SIDE * c_row)
+    for (int64_t before = 0; rows > 0; rows -= sums.rows, a += 2 * steps->a_down, sums.at += sums.rows * c_row) {
+        sums.rows = rows < AMX_SIDE ? rows : int64_t(AMX_SIDE);
+        if (sums.rows != before) configure_tiles(sums.rows);
+        before = sums.rows;
         multiply_some_rows(steps, a, b, sums, how, &meanwhile);
-    sums.rows = rows;
-    if (rows > 0) configure_tiles(rows);
-    if (rows > 0) multiply_some_rows(steps, a, b, sums, how, &meanwhile);
+    }
     release_tiles();
     meanwhile.later.add();
 }

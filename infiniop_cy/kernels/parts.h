@@ -242,9 +242,9 @@ int part_lines(const char *from, int64_t step, char *to, int64_t part, int64_t p
 }
 
 // A magnitude's bits less those of `least`, as an unsigned number, are above their distance where it lies outside.
-inline int any_outside(const char *from, int64_t n, float least, float most) {
+inline int any_outside(const char *from, int64_t n, float least) {
     const __m512i magnitude = _mm512_set1_epi32(INT32_MAX), low = _mm512_castps_si512(_mm512_set1_ps(least));
-    const __m512i distance = _mm512_sub_epi32(_mm512_castps_si512(_mm512_set1_ps(most)), low);
+    const __m512i distance = _mm512_sub_epi32(_mm512_castps_si512(_mm512_set1_ps(MOST)), low);
     for (int64_t i = 0; i < n;) {
         const int64_t end = n - i > 4096 ? i + 4096 : n;
         __mmask16 found = 0;

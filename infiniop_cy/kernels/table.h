@@ -159,8 +159,8 @@ struct PartKernels {
     int (*of_pixels)(const char *from, int64_t column, char *to, int64_t part, int64_t pixels, int64_t channels);
     // or channels are contiguous, pixels `step` bytes apart.
     int (*of_lines)(const char *from, int64_t step, char *to, int64_t part, int64_t pixels, int64_t channels);
-    // Whether the magnitude of any of n float32 numbers lies outside of [least, most] and is not 0.
-    int (*outside)(const char *from, int64_t n, float least, float most);
+    // Whether the magnitude of any of n float32 numbers lies outside of [least, MOST] and is not 0.
+    int (*outside)(const char *from, int64_t n, float least);
 };
 
 // What an AMX product sums over, in bytes: `count` stretches of `depth` times 32 steps, a stretch beginning at

@@ -119,7 +119,7 @@ cdef extern from "../kernels/table.h" nogil:
         void (*reverse)(const char *, int64_t, int64_t, char *, int64_t, int64_t, int64_t, int64_t) noexcept nogil
         int (*replace_nonfinite)(char *, int64_t) noexcept nogil
         PadKernel pad_every_other
-    const float LEAST_GRADIENT, LEAST_FACTOR, MOST
+    const float LEAST_GRADIENT, LEAST_FACTOR
     enum:
         UNFIT_FACTOR
         UNFIT_GRADIENT
@@ -132,7 +132,7 @@ cdef extern from "../kernels/table.h" nogil:
                          int64_t) noexcept nogil
         int (*of_pixels)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
         int (*of_lines)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
-        int (*outside)(const char *, int64_t, float, float) noexcept nogil
+        int (*outside)(const char *, int64_t, float) noexcept nogil
     enum:
         DOT_ROWS
     ctypedef void (*AddToRowsKernel)(const void *, void *, int64_t, int64_t, int64_t, int) noexcept nogil

@@ -119,7 +119,7 @@ cdef int pack_folded_lines(const ConvRun *run, const FoldedRow *row, int64_t pos
     cdef int found = 0
     if row.first == NULL:
         zero_lines(run.sample, to, part // AMX_LINE, positions)
-        return False
+        return 0
     if row.whole:
         found = parts.of_lines(row.first + (row.position + row.skip * row.step + co) * item, row.step * item,
                                to + row.skip * AMX_LINE, part, row.whole, channels)

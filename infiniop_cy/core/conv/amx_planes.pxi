@@ -253,7 +253,7 @@ cdef int pack_amx_rows(const ConvRun *run, const AmxOutputTiles *tiles, const In
         list_lines(view, end, &box, block.sample, line)
         pack_listed_cells(line, view.data + channel * view.channel, channels, block.plane // AMX_STEPS,
                           tiles.g_cells, to, staging)
-        return False
+        return 0
     planes.sample, planes.pitch, planes.fresh = block.sample, tiles.g_pitch, fresh
     planes.part = AMX_HALF * tiles.g_pitch * 2
     while c < channels:

@@ -31,7 +31,7 @@ ctypedef struct ConvStep:
 ctypedef struct ConvPlan:
     ConvProblem problem
     int64_t work           # multiplications of a gradient, about
-    int reading_all        # FOR_... of the surveyed gradients that read all of their images
+    int reading_all        # FOR_... of the gradients that read all of their images
     int threads            # as many as pay; the workspace has room for them
     int count
     ConvStep steps[MAX_STEPS]
@@ -260,7 +260,7 @@ cdef int wanted_gradients(const ConvProblem *problem) noexcept nogil:
 ctypedef struct ConvCall:
     const ConvPlan *plan
     const ConvProblem *problem
-    char *outside          # [grad_output, input][sample][piece], once there was a survey
+    char *outside          # [grad_output, input][sample][piece], all within until there was a survey
     bint surveyed
     int64_t unfit          # shared: whether packing found numbers out of bounds
     char *shared
@@ -334,7 +334,7 @@ cdef bint prepare_way(const ConvCall *call, const ConvProblem *problem, const Co
     """Begin a run: prepare what the tasks share; return whether inf or NaN (or numbers out of bounds) were found."""
     run.problem, run.sample, run.order, run.blocking = problem, &problem.sample, &way.order, &way.blocking
     run.gradients, run.shared, run.nonfinite, run.interrupt = gradients, call.shared, False, call.interrupt
-    run.unfit = <int64_t *>NULL if call.surveyed or problem.sample.dtype != DTYPE_F32 else <int64_t *>&call.unfit
+    run.unfit = <int64_t *>NULL if call.surveyed else <int64_t *>&call.unfit
     put_canaries(&way.blocking.shared, call.shared)
     run.nonfinite = run_units(call, run, &way.algorithm, True)
     return run.nonfinite
@@ -431,10 +431,15 @@ cdef bint survey_pieces(const void *context, int64_t first, int64_t stop, int th
     return False
 
 
-cdef void run_survey(ConvCall *call, bint of_input) noexcept nogil:
-    """Look for numbers out of bounds in grad_output and, if asked, input."""
+cdef void run_survey(ConvCall *call) noexcept nogil:
+    """Look for numbers out of bounds in grad_output and, if a wanted gradient's samples are judged by it, input."""
+    cdef const ConvPlan *plan = call.plan
+    cdef int wanted = wanted_gradients(call.problem), i
+    cdef bint of_input = False
     cdef Survey survey
     cdef TeamWork work
+    for i in range(plan.count):
+        of_input = of_input or (plan.steps[i].surveyed and plan.steps[i].gradients & wanted & FOR_GRAD_WEIGHT)
     survey.problem, survey.found = call.problem, call.outside
     work.units, work.context, work.interrupt = survey_pieces, &survey, call.interrupt
     work.count, work.step = call.problem.batch * SURVEY_PIECES * (2 if of_input else 1), 4
@@ -462,14 +467,12 @@ cdef bint run_unsurveyed(ConvCall *call, const ConvStep *step, int gradients) no
     """Run a step as if all samples were within bounds; return whether they were."""
     if call.problem.accumulate or gradients & ~(call.plan.reading_all | FOR_GRAD_BIAS):
         return False
-    memset(call.outside, 0, call.plan.survey_bytes)
-    call.unfit = 0
     run_surveyed(call, step, gradients)
     return not call.unfit
 
 
-cdef int run_step(ConvCall *call, const ConvStep *step, int gradients, int surveyed) noexcept nogil:
-    """Run an algorithm's part; return the gradients computed, of those wanted. surveyed: all that need a survey."""
+cdef int run_step(ConvCall *call, const ConvStep *step, int gradients) noexcept nogil:
+    """Run an algorithm's part; return the gradients computed, of those wanted."""
     cdef bint within
     if not step.surveyed or call.problem.batch == 0:
         run_passes(call, &step.way, gradients)
@@ -477,7 +480,7 @@ cdef int run_step(ConvCall *call, const ConvStep *step, int gradients, int surve
     if not call.surveyed:
         if run_unsurveyed(call, step, gradients):
             return gradients
-        run_survey(call, surveyed & FOR_GRAD_WEIGHT)
+        run_survey(call)
     if next_samples(call, gradients, 0, &within) < call.problem.batch or not within:
         gradients &= ~FOR_GRAD_BIAS  # which has the order of the first way
     run_surveyed(call, step, gradients)
@@ -489,10 +492,9 @@ cdef void run_steps(Team *team, void *context) noexcept nogil:
     cdef ConvCall *call = <ConvCall *>context
     cdef const ConvPlan *plan = call.plan
     cdef const ConvStep *step
-    cdef int wanted = wanted_gradients(call.problem), taken = 0, surveyed = 0, gradients, i
-    for i in range(plan.count):
-        surveyed |= plan.steps[i].gradients & wanted if plan.steps[i].surveyed else 0
+    cdef int wanted = wanted_gradients(call.problem), taken = 0, gradients, i
     call.surveyed, call.unfit = False, 0
+    memset(call.outside, 0, plan.survey_bytes)
     for i in range(plan.count):
         step = &plan.steps[i]
         gradients = step.gradients & wanted & ~taken
@@ -500,7 +502,7 @@ cdef void run_steps(Team *team, void *context) noexcept nogil:
             continue
         if gradients & FOR_GRAD_WEIGHT:  # whose tasks take grad_bias along
             gradients |= wanted & FOR_GRAD_BIAS
-        taken |= run_step(call, step, gradients, surveyed)
+        taken |= run_step(call, step, gradients)
 
 
 cdef void address_empty_tensors(ConvProblem *problem, char *anywhere) noexcept nogil:

@@ -39,21 +39,15 @@ cdef int64_t input_amx_pixels(const SampleGeometry *sample, int64_t channels) no
     return max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS, AMX_INPUT_BYTES // bytes))
 
 
-cdef extern from *:
-    """
-    static const double POINTWISE_TIME = 0.97;
-    """
-    const double POINTWISE_TIME  # of float32 by AMX, of that by multiply-adds, at most
-
-
-cdef double pointwise_time(const SampleGeometry *sample) noexcept nogil:
-    """Estimate the time of float32 by AMX under one tap, of that by multiply-adds: products, of whole instructions, and
-    what it takes to take grad_output and weights apart, and to begin. Fitted to 199 layers of 13 networks in both
-    layouts, times of which it meets within 13 %, root of mean square."""
+cdef bint pointwise_pays(const SampleGeometry *sample) noexcept nogil:
+    """Say whether float32 under one tap takes AMX less time than multiply-adds, by an estimate of their ratio: for
+    products, of whole instructions, for taking grad_output and weights apart, and to begin. Fitted to 199 layers of 13
+    networks in both layouts, whose times it meets within 13 %, root of mean square."""
     cdef double steps = <double>round_up(sample.cout, AMX_STEPS) / sample.cout
     cdef double columns = <double>round_up(sample.cin, AMX_HALF) / sample.cin
     cdef double pixels = max(<int64_t>1, min(sample.pixels_in, sample.pixels_out))
-    return 0.675 * steps * columns + 1.8 / sample.cin + 13.5 / pixels + 2.9e5 / (pixels * sample.cin * sample.cout)
+    return 0.675 * steps * columns + 1.8 / sample.cin + 13.5 / pixels \
+        + 2.9e5 / (pixels * sample.cin * sample.cout) <= 0.97
 
 
 cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -63,7 +57,7 @@ cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noex
     cdef Tiling tiling
     if not suits_amx(sample, why) or not has_amx_inputs(sample, why) or not pays_in_parts(sample, why):
         return False
-    if sample.parts == 3 and (pointwise_time(sample) > POINTWISE_TIME if sample.taps == 1 else
+    if sample.parts == 3 and (not pointwise_pays(sample) if sample.taps == 1 else
                               sample.cin * sample.taps < PART_MIN_PRODUCTS
                               or sample.cout * sample.taps < PART_MIN_STEPS):
         why[0] = b"elements are not multiplied often enough to pay for taking them apart"
@@ -241,12 +235,10 @@ cdef bint puts_at_once(const JoinedGroups *joined, const Box *part) noexcept nog
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
-    cdef int64_t row = part.extent[2] * out.space[2]
     return sample.parts == 1 and own.together == 1 and sample.taps == 1 and phase_count(sample) == 1 \
         and sample.cout <= run.order.channels and own.task_panels * amx_panel_bytes(sample) <= AMX_NEAR_WEIGHTS \
-        and channels_in_line(run.problem) and not has_output_bias(run.problem) and part.extent[0] == 1 \
-        and (part.extent[1] == 1 or out.space[1] == row) \
-        and (part.samples == 1 or out.n == part.extent[1] * row)
+        and channels_in_line(run.problem) and not has_output_bias(run.problem) \
+        and follow_evenly(part, out.n, out.space)
 
 
 cdef void put_tile_amx(const ConvRun *run, const AmxPixelSteps *all, const Phase *phase, const Box *part, int64_t unit,

@@ -81,11 +81,11 @@ cdef bint outside(const char *start, int64_t step, int64_t count, float least) n
     cdef float staged[SURVEY_STAGED]
     cdef int64_t i = 0, n
     if step == 4:
-        return kernels.parts[DTYPE_F32].outside(start, count, least, MOST)
+        return kernels.parts[DTYPE_F32].outside(start, count, least)
     while i < count:
         n = min(<int64_t>SURVEY_STAGED, count - i)
         kernels.convert[DTYPE_F32][DTYPE_F32](start + i * step, step, <char *>staged, 4, n)
-        if kernels.parts[DTYPE_F32].outside(<char *>staged, n, least, MOST):
+        if kernels.parts[DTYPE_F32].outside(<char *>staged, n, least):
             return True
         i += n
     return False
