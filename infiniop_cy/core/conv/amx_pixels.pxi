@@ -224,14 +224,15 @@ cdef void prefetch_next_block(const ConvRun *run, const Tiling *tiling, const Ha
 
 # ---- weights, as steps of [part][half of the columns][pair of co][16 columns]
 
-cdef bint put_weights(const ConvRun *run, const char *low, int64_t co_pitch, char *to) noexcept nogil:
-    """Take the weights of 16 columns apart, of AMX_STEPS co that are co_pitch bytes apart. inf and NaN become tiny;
-    return whether there were any, or float32 numbers out of bounds."""
+cdef bint put_weights(const ConvRun *run, const char *low, int64_t co_pitch, int64_t columns,
+                      char *to) noexcept nogil:
+    """Take the weights of AMX_STEPS co, co_pitch bytes apart, apart as AMX_HALF columns, zeros from `columns` on. inf
+    and NaN become tiny; return whether there were any, or float32 numbers out of bounds."""
     cdef int dtype = run.sample.dtype
     cdef int64_t apart = co_pitch if run.sample.parts == 1 else PART_APART * co_pitch
     cdef int64_t next = 2 * co_pitch if run.sample.parts == 1 else co_pitch
     cdef int found = kernels.parts[dtype].of_planes(low, low + apart, next, to, 2 * AMX_CELL, AMX_HALF * 4,
-                                                    AMX_STEPS // 2, 0, AMX_HALF, AMX_HALF)
+                                                    AMX_STEPS // 2, 0, columns, AMX_HALF)
     if run.sample.parts == 1:
         return kernels.vnni.replace_nonfinite(to, AMX_CELL // 2)
     return found & UNFIT_FACTOR if dtype == DTYPE_F32 else found

@@ -166,6 +166,14 @@ cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) n
         + chunk * sample.taps * amx_step_bytes(sample)
     cdef char *staged = local_piece(run, AMX_PREPARED, scratch)
     cdef bint found = False
+    if own.together == 1 and cos == AMX_STEPS and w.channel == item and sample.folded == 1:  # ci side by side
+        source += chunk * AMX_STEPS * w.n
+        for tap in range(sample.taps):
+            at = packed_tap(sample, tap) * amx_step_bytes(sample)
+            for half in range(halves):
+                found |= put_weights(run, source + tap_offset(sample, w, tap) + half * AMX_HALF * item, w.n,
+                                     min(<int64_t>AMX_HALF, cis - half * AMX_HALF), to + at + half * AMX_CELL)
+        return found
     while tap < sample.taps:
         taps = min(<int64_t>AMX_STAGED_TAPS, sample.taps - tap)
         if own.together > 1 or cos < AMX_STEPS or cis < AMX_SIDE:
@@ -177,7 +185,7 @@ cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) n
             at = packed_tap(sample, tap + i) * amx_step_bytes(sample)
             for half in range(halves):
                 found |= put_weights(run, staged + (i * AMX_SIDE + half * AMX_HALF) * item, taps * AMX_SIDE * item,
-                                     to + at + half * AMX_CELL)
+                                     AMX_HALF, to + at + half * AMX_CELL)
         tap += AMX_STAGED_TAPS
     return found
 

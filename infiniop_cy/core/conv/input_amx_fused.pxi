@@ -142,7 +142,8 @@ cdef bint prepare_input_amx_fused(const ConvRun *run, int64_t number, char *scra
     for tap in range(run.order.taps):
         stage_halo_tap(run, source, tap, cos, staged)
         for half in range(2):
-            found |= put_weights(run, staged + half * AMX_HALF * item, AMX_SIDE * item, to + half * AMX_CELL)
+            found |= put_weights(run, staged + half * AMX_HALF * item, AMX_SIDE * item, AMX_HALF,
+                                 to + half * AMX_CELL)
         to += amx_step_bytes(sample)
     return found
 

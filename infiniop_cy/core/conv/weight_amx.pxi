@@ -186,6 +186,27 @@ cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int6
         tap += many
 
 
+cdef bint saves_panels(const ConvRun *run) noexcept nogil:
+    """Say whether a task's sums are rows of grad_weight, panel beside panel: input channels lie side by side. Those that
+    were added to what was there may be subnormal, and float16 has no such kernel."""
+    return run.problem.view[CONV_GRAD_WEIGHT].channel == itemsize_of(run.sample.dtype) \
+        and run.sample.dtype != DTYPE_F16 and not run.problem.accumulate
+
+
+cdef void save_amx_panels(const ConvRun *run, const WeightAmxTask *t) noexcept nogil:
+    """Save [panel of ci][tap][co][AMX_SIDE ci] sums, some panels at a time."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *w = &run.problem.view[CONV_GRAD_WEIGHT]
+    cdef int64_t pitch = amx_tap_bytes(<const WeightAmx *>run.blocking.own), c = 0, tap
+    cdef char *weights = w.data + t.co_from * w.n + t.ci_from * w.channel
+    while c < t.cis:
+        for tap in range(sample.taps):
+            kernels.amx.save_panels(t.sums + (c // AMX_SIDE * sample.taps + tap) * pitch, sample.taps * pitch,
+                                    weights + c * w.channel + tap_offset(sample, w, tap), w.n, t.cos,
+                                    min(<int64_t>AMX_PANELS_COLUMNS, t.cis - c), sample.dtype == DTYPE_BF16, False)
+        c += AMX_PANELS_COLUMNS
+
+
 cdef void move_amx_weights(const ConvRun *run, int64_t co_from, int64_t cos, int64_t ci_from, int64_t cis, char *sums,
                            char *line, bint loading) noexcept nogil:
     """Move [panel of ci][tap][co][AMX_SIDE ci] sums to grad_weight, or (loading) from it. line: room for AMX_SIDE
@@ -269,6 +290,9 @@ cdef void begin_amx_sums(const ConvRun *run, const WeightAmxTask *t) noexcept no
 
 cdef void save_amx_sums(const ConvRun *run, const WeightAmxTask *t) noexcept nogil:
     """Round a task's sums to storage."""
+    if saves_panels(run):
+        save_amx_panels(run, t)
+        return
     move_amx_weights(run, t.co_from, t.cos, t.ci_from, t.cis, t.sums, local_piece(run, AMX_WEIGHT_LINE, t.scratch),
                      False)
 
