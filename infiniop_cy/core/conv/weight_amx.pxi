@@ -22,13 +22,16 @@ ctypedef struct WeightAmx:
     int64_t panels       # of AMX_SIDE ci
     int64_t task_panels
     WeightParts parts    # in two rounds
+    bint one_tile        # of the batch
+    int64_t shared_rows  # units of grad_output that are packed once for all tasks; 0: each packs its own
 
 
 # A task's part: some co by the ci of some panels.
 ctypedef struct WeightAmxTask:
     int64_t group, co_from, cos   # co_from counts all groups'
     int64_t ci_from, cis, panels
-    char *sums           # [panel][tap][co][AMX_SIDE ci]
+    char *sums           # [panel][tap][co][ci]
+    int64_t panel, tap, row   # bytes from one to the next
     char *scratch
 
 
@@ -86,9 +89,12 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     cdef AmxOutputTiles *tiles = &own.tiles
     cdef Scratch *local = &blocking.local
     cdef WeightAmx two_rounds
+    cdef int64_t size[3]
     cdef double time
     block_amx_output(problem, order, tiles)
     own.panels, own.parts.bytes = ceil_div(sample.cin, AMX_SIDE), 0
+    output_size(sample, size)
+    own.one_tile = count_tiles(&tiles.tiling, problem.batch, size) == 1
     time = cut_amx_tasks(sample, threads, &tiles.rows, &own.task_panels)
     if two_amx_rounds_pay(sample, &tiles.tiling, threads, time):
         two_rounds = own[0]
@@ -99,6 +105,9 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
                       &two_rounds.parts, blocking):
             own[0] = two_rounds
     own.parts.tasks = weight_amx_tasks(sample, own)
+    own.shared_rows = 0
+    if own.one_tile:
+        share_operands(sample, own, blocking)
     book(local, AMX_X, tiles.x_pitch * AMX_SIDE, 2 * sample.parts)
     book(local, AMX_X_PAIRS, 4 * tiles.half_bytes, sample.parts)
     book(local, AMX_G_PLANES, AMX_HALF * tiles.g_pitch, 2 * sample.parts)
@@ -127,7 +136,7 @@ cdef void list_input_lines(const ConvRun *run, const InputBlock *block, const Bo
 
 
 cdef int pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t channel, int64_t count,
-                          bint fresh, bint odd, bint listed, char *scratch) noexcept nogil:
+                          bint fresh, bint odd, bint listed, char *pairs, char *scratch) noexcept nogil:
     """Pack the input of `count` ci as pairs of positions, once from the first position on and (odd) once from the
     second. inf and NaN become tiny; return what was found (survey.pxi). listed: whether other ci of this tile were
     before, and its lines are known."""
@@ -136,7 +145,6 @@ cdef int pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box
     cdef int64_t positions = amx_block_positions(block), c
     cdef int64_t apart[AMX_COLUMNS]
     cdef char *x = local_piece(run, AMX_X, scratch)
-    cdef char *pairs = local_piece(run, AMX_X_PAIRS, scratch)
     cdef int64_t *line = <int64_t *>local_piece(run, AMX_LISTED, scratch)
     cdef const ConvView *view = &run.problem.view[CONV_INPUT]
     cdef int64_t size[3]
@@ -163,26 +171,25 @@ cdef int pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box
     return found
 
 
-cdef void multiply_amx_taps(const ConvRun *run, int64_t count, int64_t cos, int64_t depth, const int64_t *start,
-                            char *sums, bint setting, char *scratch, Prefetch *prefetch) noexcept nogil:
-    """Add the products of all taps for `count` ci to [tap][co][AMX_SIDE] sums, or (setting) begin sums. Where ci
-    are few, those of the next tap fill the instruction."""
+cdef void multiply_amx_taps(const ConvRun *run, const WeightAmxTask *t, const char *g, const char *pairs, int64_t count,
+                            int64_t depth, char *sums, bint setting, Prefetch *prefetch) noexcept nogil:
+    """Add the products of all taps for `count` ci to [tap][co][ci] sums, or (setting) begin sums. Where ci are few,
+    those of the next tap fill the instruction."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef const int64_t *start = <const int64_t *>local_piece(run, AMX_STARTS, t.scratch)
     cdef int64_t taps = run.sample.taps, tap = 0, many, zero = 0
     cdef bint two_taps = count <= AMX_HALF and taps > 1
-    cdef char *g = local_piece(run, AMX_G, scratch)
-    cdef char *pairs = local_piece(run, AMX_X_PAIRS, scratch)
     cdef AmxBatchReduce steps
     amx_weight_steps(run.sample, &own.tiles, depth, &zero, &steps)
     if two_taps:
-        steps.c_right = amx_tap_bytes(own)
+        steps.c_right = t.tap
     while tap < taps:
         prefetch_some(prefetch)
         many = min(taps - tap, <int64_t>(2 if two_taps else 1))
         if many == 2:
             steps.b_right = start[tap + 1] - start[tap]
-        add_amx_products(run, &steps, g, cos, pairs + start[tap], many * AMX_HALF if two_taps else count,
-                         sums + tap * amx_tap_bytes(own), AMX_SIDE * 4, setting)
+        add_amx_products(run, &steps, g, t.cos, pairs + start[tap], many * AMX_HALF if two_taps else count,
+                         sums + tap * t.tap, t.row, setting)
         tap += many
 
 
@@ -232,6 +239,9 @@ cdef void move_amx_weights(const ConvRun *run, int64_t co_from, int64_t cos, int
                     run.problem.save(at + tap * pitch, 4, element, w.channel, many)
             if not in_line:
                 continue
+            if not loading and run.sample.dtype == DTYPE_F32:
+                kernels.transpose[DTYPE_F32](at, pitch, weights + (ci_from + c) * w.channel, taps * 4, many, taps)
+                continue
             if not loading:
                 kernels.transpose[DTYPE_F32](at, pitch, line, taps * 4, many, taps)
             move_weights(run.problem, (ci_from + c) * taps, many * taps, line, weights, loading)
@@ -266,6 +276,8 @@ cdef void begin_weight_amx(const ConvRun *run, int64_t number, char *scratch, We
     t.panels = min(own.task_panels, own.panels - number % parts * own.task_panels)
     t.cis = min(t.panels * AMX_SIDE, sample.cin - t.ci_from)
     t.sums, t.scratch = local_piece(run, AMX_WEIGHT_SUMS, scratch), scratch
+    t.row, t.tap = AMX_SIDE * 4, amx_tap_bytes(own)
+    t.panel = sample.taps * t.tap
 
 
 cdef BiasShare amx_bias_share(const ConvRun *run, const WeightAmxTask *t, int64_t number, char *totals) noexcept nogil:
@@ -280,9 +292,30 @@ cdef int64_t amx_task_sums(const ConvRun *run, const WeightAmxTask *t) noexcept 
     return t.panels * run.sample.taps * amx_tap_bytes(<const WeightAmx *>run.blocking.own) // <int64_t>sizeof(float)
 
 
-cdef void begin_amx_sums(const ConvRun *run, const WeightAmxTask *t) noexcept nogil:
+cdef bint begins_with_tile(const ConvRun *run) noexcept nogil:
+    """Say whether sums begin with the products of the first tile, instead of zeros that these are added to: the same
+    where products are added one by one."""
+    return run.order.accumulate and not run.problem.accumulate and run.problem.batch > 0
+
+
+cdef bint sums_in_place(const ConvRun *run) noexcept nogil:
+    """Say whether grad_weight takes the sums of the only tile as AMX stores them: float32, whole vectors of input
+    channels side by side."""
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef const ConvView *w = &run.problem.view[CONV_GRAD_WEIGHT]
+    return own.one_tile and run.sample.dtype == DTYPE_F32 and begins_with_tile(run) and w.channel == 4 \
+        and run.sample.cin % AMX_HALF == 0 and taps_lie_evenly(run.sample, w, w.space[2])
+
+
+cdef void begin_amx_sums(const ConvRun *run, WeightAmxTask *t) noexcept nogil:
     """Begin with zeros or (accumulating) with what is there."""
-    memset(t.sums, 0, amx_task_sums(run, t) * <int64_t>sizeof(float))
+    cdef const ConvView *w = &run.problem.view[CONV_GRAD_WEIGHT]
+    if sums_in_place(run):
+        t.sums = w.data + t.co_from * w.n + t.ci_from * w.channel
+        t.row, t.tap, t.panel = w.n, w.space[2], AMX_SIDE * 4
+        return
+    if not begins_with_tile(run):
+        memset(t.sums, 0, amx_task_sums(run, t) * <int64_t>sizeof(float))
     if run.problem.accumulate:
         move_amx_weights(run, t.co_from, t.cos, t.ci_from, t.cis, t.sums, local_piece(run, AMX_WEIGHT_LINE, t.scratch),
                          True)
@@ -290,11 +323,53 @@ cdef void begin_amx_sums(const ConvRun *run, const WeightAmxTask *t) noexcept no
 
 cdef void save_amx_sums(const ConvRun *run, const WeightAmxTask *t) noexcept nogil:
     """Round a task's sums to storage."""
+    if sums_in_place(run):
+        return
     if saves_panels(run):
         save_amx_panels(run, t)
         return
     move_amx_weights(run, t.co_from, t.cos, t.ci_from, t.cis, t.sums, local_piece(run, AMX_WEIGHT_LINE, t.scratch),
                      False)
+
+
+cdef int pack_amx_cells(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t co_from, int64_t cos,
+                        bint fresh, char *to, char *scratch) noexcept nogil:
+    """Pack some rows of grad_output; return NONFINITE_OUTPUT where there were inf or NaN."""
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef int found = pack_amx_rows(run, &own.tiles, block, tile, co_from, cos, fresh,
+                                   local_piece(run, AMX_G_PLANES, scratch), to, local_piece(run, AMX_PACKING, scratch),
+                                   <int64_t *>local_piece(run, AMX_LISTED, scratch))
+    return NONFINITE_OUTPUT if became_tiny(run, found, UNFIT_GRADIENT) else 0
+
+
+cdef int pack_amx_pairs(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t channel, int64_t count,
+                        bint fresh, bint odd, bint listed, char *to, char *scratch) noexcept nogil:
+    """Pack some columns of the input; return NONFINITE_INPUT where there were inf or NaN."""
+    cdef int found = pack_amx_columns(run, block, tile, channel, count, fresh, odd, listed, to, scratch)
+    return NONFINITE_INPUT if became_tiny(run, found, UNFIT_FACTOR) else 0
+
+
+cdef int task_cells(const ConvRun *run, const WeightAmxTask *t, const InputBlock *block, const Box *tile, bint fresh,
+                    const char **g) noexcept nogil:
+    """Find a task's rows of grad_output, packed; return NONFINITE_OUTPUT where there were inf or NaN."""
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef char *to = local_piece(run, AMX_G, t.scratch)
+    if own.shared_rows:
+        return shared_task_cells(run, t, g)
+    g[0] = to
+    return pack_amx_cells(run, block, tile, t.co_from, t.cos, fresh, to, t.scratch)
+
+
+cdef int task_pairs(const ConvRun *run, const WeightAmxTask *t, const InputBlock *block, const Box *tile, int64_t panel,
+                    int64_t count, bint fresh, bint odd, const char **pairs) noexcept nogil:
+    """Find the columns of a task's panel, packed; return NONFINITE_INPUT where there were inf or NaN."""
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef char *to = local_piece(run, AMX_X_PAIRS, t.scratch)
+    if own.shared_rows:
+        return shared_task_pairs(run, t, panel, pairs)
+    pairs[0] = to
+    return pack_amx_pairs(run, block, tile, t.group * run.sample.cin + t.ci_from + panel * AMX_SIDE, count, fresh, odd,
+                          panel > 0, to, t.scratch)
 
 
 cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t number, const BiasShare *bias, bint keeping,
@@ -304,10 +379,11 @@ cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t numbe
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     cdef int64_t taps = sample.taps, p, c, count
-    cdef int64_t *start = <int64_t *>local_piece(run, AMX_STARTS, t.scratch)
     cdef char *sums = t.sums
-    cdef bint odd, fresh
-    cdef int found, nonfinite, nonfinite_output
+    cdef const char *g
+    cdef const char *pairs
+    cdef bint odd, fresh, setting = keeping or (number == 0 and begins_with_tile(run))
+    cdef int nonfinite, nonfinite_output
     cdef Box tile
     cdef WeightSums nonfinite_sums
     cdef Prefetch prefetch
@@ -315,40 +391,35 @@ cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t numbe
                          t.panels * taps, &tile, block, &fresh, &prefetch):
         return False
     nonfinite_sums.group, nonfinite_sums.co_from = t.group, t.co_from - t.group * sample.cout
-    nonfinite_sums.cos, nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = t.cos, AMX_SIDE, amx_tap_bytes(own) // 4
+    nonfinite_sums.cos, nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = t.cos, t.row // 4, t.tap // 4
     odd = place_amx_taps(run, block, t.scratch)
-    found = pack_amx_rows(
-        run, &own.tiles, block, &tile, t.co_from, t.cos, fresh, local_piece(run, AMX_G_PLANES, t.scratch),
-        local_piece(run, AMX_G, t.scratch), local_piece(run, AMX_PACKING, t.scratch),
-        <int64_t *>local_piece(run, AMX_LISTED, t.scratch))
-    nonfinite_output = NONFINITE_OUTPUT if became_tiny(run, found, UNFIT_GRADIENT) else 0
+    nonfinite_output = task_cells(run, t, block, &tile, fresh, &g)
     if keeping:
         keep_bias(run.problem, &tile, bias)
     else:
         add_bias(run.problem, &tile, bias)
     for p in range(t.panels):
         count = min(<int64_t>AMX_SIDE, t.cis - p * AMX_SIDE)
-        nonfinite = nonfinite_output
-        found = pack_amx_columns(run, block, &tile, t.group * sample.cin + t.ci_from + p * AMX_SIDE, count, fresh, odd,
-                                 p > 0, t.scratch)
-        if became_tiny(run, found, UNFIT_FACTOR):
-            nonfinite |= NONFINITE_INPUT
-        multiply_amx_taps(run, count, t.cos, amx_depth(&tile, block), start, sums, keeping, t.scratch, &prefetch)
+        nonfinite = nonfinite_output | task_pairs(run, t, block, &tile, p, count, fresh, odd, &pairs)
+        multiply_amx_taps(run, t, g, pairs, count, amx_depth(&tile, block), sums, setting, &prefetch)
         for c in range(count if nonfinite else 0):
             nonfinite_sums.data = sums + c * 4
             add_nonfinite_products(run.problem, &tile, t.ci_from + p * AMX_SIDE + c, 0, taps, nonfinite,
                                    &nonfinite_sums)
-        sums += taps * amx_tap_bytes(own)
+        sums += t.panel
     return True
 
 
 cdef bint prepare_weight_amx(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Sum one tile for one task, and keep the sums, and grad_bias's."""
+    """Pack a unit of what tasks share, or sum one tile for one task, and keep the sums, and grad_bias's."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     cdef int64_t task = number % own.parts.tasks
     cdef WeightAmxTask t
     cdef InputBlock block
     cdef BiasShare bias
+    if own.shared_rows:
+        pack_shared_unit(run, number, scratch)
+        return False
     begin_weight_amx(run, task, scratch, &t)
     t.sums = part_sums(run, &own.parts, number)
     bias = amx_bias_share(run, &t, task, <char *>part_bias(run, &own.parts, number))
