@@ -16,14 +16,16 @@ cdef enum:
     PART_MIN_REUSE = 110       # for float32's grad_weight: how often an element that is taken apart is multiplied,
     STRIDED_MIN_REUSE = 170    # with a stride,
     STRIDED_MIN_TAPS = 9       # and how many taps that takes, unless it is one
-    SMALL_MIN_REUSE = 450      # where a quarter of an instruction is empty
+    SMALL_MIN_REUSE = 125      # where a quarter of an instruction is empty,
+    SMALL_MIN_PRODUCTS = 1 << 17  # and of how many channels of each by taps
     HALF_MIN_REUSE = 40        # the same for float16's grad_weight,
     PART_MIN_PRODUCTS = 128    # and for float32's grad_input under several taps
     PART_MIN_STEPS = 48        # for float32's grad_input under several taps: output channels by taps
     AMX_HALF = 16              # rows or columns of one instruction
     AMX_CELL = 1024            # bytes of 16 rows of a by 32 steps
     AMX_COLUMNS = 32           # AMX_SIDE, as a constant
-    AMX_OUTPUT_ROWS = 256      # output channels of a task of grad_weight, at most
+    AMX_OUTPUT_ROWS = 256      # output channels of a task of grad_weight, at most,
+    AMX_MOST_ROWS = 512        # and of the only tile's
 
 
 cdef bint suits_amx(const SampleGeometry *sample, const char **why) noexcept nogil:

@@ -49,7 +49,7 @@ cdef void place_cells(int64_t channels, int64_t cells, int64_t *place) noexcept 
 cdef void transpose_cells(const char *source, int64_t step, int64_t pixels, int64_t room, int64_t channels,
                           int64_t cells, char *to) noexcept nogil:
     """Pack some pixels of bfloat16 whose channels lie side by side."""
-    cdef int64_t place[AMX_OUTPUT_ROWS]
+    cdef int64_t place[AMX_MOST_ROWS]
     cdef int64_t s, c, many
     place_cells(channels, cells, place)
     for s in range(room // AMX_STEPS):
@@ -275,7 +275,7 @@ cdef void pack_listed_cells(const int64_t *line, const char *first, int64_t chan
                             char *to, char *staging) noexcept nogil:
     """Pack grad_output of bfloat16 as [AMX_HALF co][step][co][position of the step]. cells: bytes of AMX_HALF co;
     staging: room for the lines of a step that do not follow each other evenly."""
-    cdef int64_t place[AMX_OUTPUT_ROWS]
+    cdef int64_t place[AMX_MOST_ROWS]
     cdef int64_t row = staged_line_bytes(channels), s, i, many, apart
     cdef const char *source
     place_cells(channels, cells, place)

@@ -62,7 +62,7 @@ cdef bint reuses_parts(const SampleGeometry *sample, const char **why) noexcept 
     why[0] = b"images are so small that most of an instruction would be empty"
     steps = round_up(positions_under_tile(&tiling, &block), AMX_STEPS)
     return 5 * pixels >= (4 if sample.parts == 3 else 3) * steps \
-        or (4 * pixels >= 3 * steps and products * pixels >= SMALL_MIN_REUSE * elements)
+        or (4 * pixels >= 3 * steps and products >= SMALL_MIN_PRODUCTS and products * pixels >= SMALL_MIN_REUSE * elements)
 
 
 cdef bint accepts_weight_amx(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -90,24 +90,26 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     cdef Scratch *local = &blocking.local
     cdef WeightAmx two_rounds
     cdef int64_t size[3]
+    cdef int64_t most
     cdef double time
     block_amx_output(problem, order, tiles)
     own.panels, own.parts.bytes = ceil_div(sample.cin, AMX_SIDE), 0
     output_size(sample, size)
     own.one_tile = count_tiles(&tiles.tiling, problem.batch, size) == 1
-    time = cut_amx_tasks(sample, threads, &tiles.rows, &own.task_panels)
+    most = AMX_MOST_ROWS if own.one_tile else AMX_OUTPUT_ROWS
+    time = cut_amx_tasks(sample, threads, True, most, &tiles.rows, &own.task_panels)
     if two_amx_rounds_pay(sample, &tiles.tiling, threads, time):
         two_rounds = own[0]
-        cut_amx_tasks(sample, 1, &two_rounds.tiles.rows, &two_rounds.task_panels)
+        cut_amx_tasks(sample, 1, True, AMX_OUTPUT_ROWS, &two_rounds.tiles.rows, &two_rounds.task_panels)
         two_rounds.parts.tasks = weight_amx_tasks(sample, &two_rounds)
         if book_parts(problem, order, &tiles.tiling, threads, AMX_PARTS_BYTES,
                       two_rounds.task_panels * sample.taps * amx_tap_bytes(&two_rounds), two_rounds.tiles.rows,
                       &two_rounds.parts, blocking):
             own[0] = two_rounds
-    own.parts.tasks = weight_amx_tasks(sample, own)
     own.shared_rows = 0
     if own.one_tile:
-        share_operands(sample, own, blocking)
+        share_operands(sample, threads, time, own, blocking)
+    own.parts.tasks = weight_amx_tasks(sample, own)
     book(local, AMX_X, tiles.x_pitch * AMX_SIDE, 2 * sample.parts)
     book(local, AMX_X_PAIRS, 4 * tiles.half_bytes, sample.parts)
     book(local, AMX_G_PLANES, AMX_HALF * tiles.g_pitch, 2 * sample.parts)

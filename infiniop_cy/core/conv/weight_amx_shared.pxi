@@ -2,7 +2,8 @@
 # whose weights are many: there each number would be packed by many tasks, and is packed once, before them.
 cdef enum:
     SHARED_ROWS = 64        # co of a unit
-    SHARED_REPEATS = 3      # how often numbers would be packed, with fewer of which each task does so; measured
+    SHARED_READ_TIME = 120  # of an element that another thread has packed, as in amx_cut.pxi
+    SHARED_BYTES = 1 << 20  # a thread, above those of the weights
 
     # pieces of what tasks share
     SHARED_CELLS = 0
@@ -15,17 +16,22 @@ cdef int64_t shared_pairs_bytes(const SampleGeometry *sample, const AmxOutputTil
     return (4 if sample.taps > 1 else 2) * tiles.half_bytes * sample.parts
 
 
-cdef void share_operands(const SampleGeometry *sample, WeightAmx *own, Blocking *blocking) noexcept nogil:
-    """Let tasks share what is packed, where that pays and takes no more room than the weights, packed, do."""
+cdef void share_operands(const SampleGeometry *sample, int threads, double time, WeightAmx *own,
+                         Blocking *blocking) noexcept nogil:
+    """Let tasks share what is packed, where all then take less than this time, and it not much more room than the
+    weights, packed, do."""
+    cdef WeightAmx sharing = own[0]
     cdef int64_t rows = ceil_div(sample.cout, SHARED_ROWS), units = rows + own.panels
     cdef int64_t cells = rows * (SHARED_ROWS // AMX_HALF) * own.tiles.g_cells
-    cdef int64_t pairs = own.panels * shared_pairs_bytes(sample, &own.tiles)
-    cdef int64_t weights, repeated = ceil_div(sample.cout, own.tiles.rows) * sample.cin \
-        + ceil_div(own.panels, own.task_panels) * sample.cout
-    if repeated < SHARED_REPEATS * (sample.cin + sample.cout) \
-            or mul_overflows(sample.cin * sample.cout, sample.taps * amx_element_bytes(sample), &weights) \
-            or cells + pairs > weights:
+    cdef int64_t pairs = own.panels * shared_pairs_bytes(sample, &own.tiles), weights
+    cdef double packing = sample.groups * (amx_packing_time(sample, sample.cout, sample.cin) / threads
+                                           + <double>SHARED_READ_TIME * (sample.cin + sample.cout))
+    if mul_overflows(sample.cin * sample.cout, sample.taps * amx_element_bytes(sample), &weights) \
+            or cells + pairs > weights + threads * SHARED_BYTES \
+            or packing + cut_amx_tasks(sample, threads, False, AMX_OUTPUT_ROWS, &sharing.tiles.rows,
+                                       &sharing.task_panels) >= time:
         return
+    own[0] = sharing
     own.shared_rows = rows
     book(&blocking.shared, SHARED_CELLS, sample.groups, cells)
     book(&blocking.shared, SHARED_PAIRS, sample.groups, pairs)
