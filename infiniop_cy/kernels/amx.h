@@ -44,22 +44,31 @@ struct LaterSums {
 
 // What a call is to ask for, spread over its steps, so that memory and products overlap.
 struct Ahead {
-    const char *at, *end;
-    int64_t bytes;  // at a time
+    const char *row, *at;  // the row, and its cache line
+    int64_t rows, next, bytes, lines;  // lines: at a time
 
     INFINIOP_INLINE void ask() {
-        if (at < end) ask_some();
+        if (rows > 0) ask_some();
     }
     __attribute__((noinline)) void ask_some() {
-        const char *until = end - at < bytes ? end : at + bytes;
-        for (; at < until; at += 64) _mm_prefetch(at, _MM_HINT_T1);
+        for (int64_t i = 0; i < lines && rows > 0; i++) {
+            _mm_prefetch(at, _MM_HINT_T1);
+            at += 64;
+            if (at < row + bytes) continue;
+            row += next;
+            at = first_line(row);
+            rows--;
+        }
     }
+    static INFINIOP_INLINE const char *first_line(const char *row) { return row - uintptr_t(row) % 64; }
 };
 
 INFINIOP_INLINE Ahead ahead_of(const AmxBatchReduce *steps, int64_t row_blocks) {
+    const AmxAhead &ahead = steps->ahead;
     const int64_t times = row_blocks * steps->count * steps->depth;
-    if (!times) return {};
-    return {steps->ahead, steps->ahead + steps->ahead_bytes, (steps->ahead_bytes / times + 63) / 64 * 64};
+    if (!times || !ahead.rows) return {};
+    const int64_t lines = ahead.rows * ((ahead.bytes + 127) / 64);
+    return {ahead.at, Ahead::first_line(ahead.at), ahead.rows, ahead.row, ahead.bytes, (lines + times - 1) / times};
 }
 
 // What is done between the products of one step and those of the next.

@@ -163,6 +163,12 @@ struct PartKernels {
     int (*outside)(const char *from, int64_t n, float least);
 };
 
+// What will be read next, as rows of bytes, `row` bytes from one to the next; of 0 rows, nothing.
+struct AmxAhead {
+    const char *at;
+    int64_t rows, row, bytes;
+};
+
 // What an AMX product sums over, in bytes: `count` stretches of `depth` times 32 steps, a stretch beginning at
 // a + a_offset and b + b_offset. a: rows a_row apart, the 17th a_down after the first, 32 steps after each other,
 // then a_step further. b: rows of columns, b_row apart, each holding two steps of every column, the 17th b_right (in c,
@@ -173,8 +179,7 @@ struct AmxBatchReduce {
     const int64_t *a_offset, *b_offset;
     int64_t a_row, a_down, a_step, b_row, b_right, c_right;
     int64_t parts, a_part, b_part;
-    const char *ahead;  // what will be multiplied next; of 0 bytes, nothing
-    int64_t ahead_bytes;
+    struct AmxAhead ahead;
 };
 
 enum { AMX_SIDE = 32, AMX_STEPS = 32 };  // rows and columns of one call at most, steps of one instruction

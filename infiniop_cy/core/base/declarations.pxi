@@ -139,6 +139,12 @@ cdef extern from "../kernels/table.h" nogil:
     ctypedef int (*NonfiniteKernel)(const void *, int64_t) noexcept nogil
     ctypedef void (*DotKernel)(int64_t, int64_t, const void *, int64_t, const void *, int64_t, const int64_t *, int64_t,
                                void *) noexcept nogil
+    ctypedef struct AmxAhead:
+        const char *at
+        int64_t rows
+        int64_t row
+        int64_t bytes
+
     ctypedef struct AmxBatchReduce:
         int64_t count
         int64_t depth
@@ -153,8 +159,7 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t parts
         int64_t a_part
         int64_t b_part
-        const char *ahead
-        int64_t ahead_bytes
+        AmxAhead ahead
     enum:
         AMX_SIDE, AMX_STEPS, AMX_PANELS_COLUMNS
     enum AmxSums:

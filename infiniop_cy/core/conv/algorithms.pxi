@@ -3,6 +3,7 @@
 include "depthwise.pxi"
 include "input_col2im.pxi"
 include "input_amx.pxi"
+include "input_amx_late.pxi"
 include "input_amx_fused.pxi"
 include "input_pixels.pxi"
 include "input_gemm.pxi"

@@ -248,19 +248,24 @@ ctypedef struct AmxPixelSteps:
     AmxRows rows
 
 
+cdef int64_t chain_steps(const SampleGeometry *sample, int64_t count) noexcept nogil:
+    """Return how many of so many steps are summed from zero at once."""
+    cdef int64_t most = AMX_CHAIN_STEPS if sample.parts == 1 else PART_CHAIN_STEPS
+    return ceil_div(count, max(<int64_t>1, ceil_div(count, most)))
+
+
 cdef void multiply_amx_pixels(const SampleGeometry *sample, const AmxPixelSteps *all, int64_t positions,
                               const char *weights, int64_t columns, char *sums, bint adding, const char *then,
                               Prefetch *prefetch) noexcept nogil:
     """Compute the sums of so many positions and columns, or (adding) add to them; some steps at a time are summed from
     zero. then: the weights that are multiplied afterwards."""
-    cdef int64_t most = AMX_CHAIN_STEPS if sample.parts == 1 else PART_CHAIN_STEPS, s = 0
-    cdef int64_t each = ceil_div(all.count, max(<int64_t>1, ceil_div(all.count, most)))
+    cdef int64_t each = chain_steps(sample, all.count), s = 0
     cdef AmxBatchReduce steps
     amx_pixel_steps(sample, &all.rows, &steps)
     while s < all.count:
         steps.a_offset, steps.b_offset, steps.count = all.a_offset + s, all.b_offset + s, min(each, all.count - s)
-        steps.ahead = weights + all.b_offset[s + each] if s + each < all.count else then
-        steps.ahead_bytes = each * amx_step_bytes(sample)
+        steps.ahead.at = weights + all.b_offset[s + each] if s + each < all.count else then
+        steps.ahead.rows, steps.ahead.bytes = 1, each * amx_step_bytes(sample)
         prefetch_some(prefetch)
         kernels.amx.multiply(&steps, all.rows.first, positions, weights, columns, sums, AMX_SUM_ROW,
                              AMX_ADD_SUM if adding or s > 0 else AMX_SET)

@@ -155,7 +155,7 @@ cdef void amx_weight_steps(const SampleGeometry *sample, const AmxOutputTiles *t
     steps.a_row, steps.a_down, steps.a_step = AMX_STEPS * 2, tiles.g_cells, sample.parts * AMX_CELL
     steps.b_row, steps.b_right, steps.c_right = AMX_HALF * 4, tiles.half_bytes, AMX_HALF * 4
     steps.parts, steps.a_part, steps.b_part = sample.parts, AMX_CELL, 2 * tiles.half_bytes
-    steps.ahead, steps.ahead_bytes = <const char *>NULL, 0
+    steps.ahead.rows = 0
 
 
 # A block of planes for grad_weight: [part][channel][sample][position].

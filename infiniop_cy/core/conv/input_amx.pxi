@@ -6,8 +6,12 @@ cdef enum:
     AMX_NEAR_WEIGHTS = 1 << 20   # bytes of a task's weights that are read again for some pixels; measured
     AMX_READY_PANELS = 2         # of a task, with more of which packing pays: lines that begin anywhere cost two
 
+    AMX_FEW_PANELS = 8           # of a task, with as many of which packing takes as long as a third of the products
+
     # pieces of scratch; shared:
     AMX_WEIGHTS = 0
+    AMX_LATE_PIXELS = 0
+    AMX_LATE_FOUND = 1
     # of a thread:
     AMX_PREPARED = 0
     AMX_OUTPUT = 1
@@ -15,6 +19,7 @@ cdef enum:
     AMX_STAGING = 3
     AMX_A_OFFSETS = 4
     AMX_B_OFFSETS = 5
+    AMX_LATE_WEIGHTS = 6
 
 
 ctypedef struct InputAmx:
@@ -24,6 +29,7 @@ ctypedef struct InputAmx:
     int64_t task_panels
     int64_t positions    # of a block
     int64_t together     # groups that are joined
+    bint late            # whether grad_output is packed once and tasks pack weights (input_amx_late.pxi)
 
 
 cdef void order_input_amx(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
@@ -41,13 +47,13 @@ cdef int64_t input_amx_pixels(const SampleGeometry *sample, int64_t channels) no
 
 cdef bint pointwise_pays(const SampleGeometry *sample) noexcept nogil:
     """Say whether float32 under one tap takes AMX less time than multiply-adds, by an estimate of their ratio: for
-    products, of whole instructions, for taking grad_output and weights apart, and to begin. Fitted to 199 layers of 13
-    networks in both layouts, whose times it meets within 13 %, root of mean square."""
+    products, of whole instructions, for taking grad_output and weights apart, and to begin. Fitted to 55 layers in both
+    layouts, whose times it meets within 11 %, root of mean square."""
     cdef double steps = <double>round_up(sample.cout, AMX_STEPS) / sample.cout
     cdef double columns = <double>round_up(sample.cin, AMX_HALF) / sample.cin
     cdef double pixels = max(<int64_t>1, min(sample.pixels_in, sample.pixels_out))
-    return 0.675 * steps * columns + 1.8 / sample.cin + 13.5 / pixels \
-        + 2.9e5 / (pixels * sample.cin * sample.cout) <= 0.97
+    return 0.7 * steps * columns + 5.6 / sample.cin + 2.3 / pixels \
+        + 4.5e4 / (pixels * sample.cin * sample.cout) <= 0.9
 
 
 cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -101,23 +107,30 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
     own.panels = ceil_div(sample.cin, AMX_SIDE)
     own.task_panels = min(own.panels, <int64_t>AMX_PANELS_COLUMNS // AMX_SIDE)
     tasks = cut_input_amx(&wide, pixels, own)
-    while threads > 1 and pixels > AMX_MIN_PIXELS and tasks < 4 * threads:
+    own.late = is_late_input(&wide, own)
+    while own.late and own.task_panels > 1 \
+            and own.task_panels * late_chunks(sample, &sums) * sample.taps * amx_step_bytes(sample) > LATE_WEIGHT_BYTES:
+        own.task_panels = ceil_div(own.task_panels, 2)
+    while threads > 1 and pixels > AMX_MIN_PIXELS and tasks < 4 * threads and not own.late:
         pixels //= 2
         tasks = cut_input_amx(&wide, pixels, own)
-    while threads > 1 and own.task_panels > 1 and tasks < 2 * threads:
+    while threads > 1 and own.task_panels > 1 and tasks < (4 if own.late else 2 if own.task_panels > AMX_FEW_PANELS else 1) * threads:
         own.task_panels = ceil_div(own.task_panels, 2)
         tasks = sample.groups * ceil_div(own.panels, own.task_panels) * own.tiles
     own.positions = own.tiling.samples * halo_positions(sample, own.tiling.extent, AMX_POSITIONS)
     chunks = ceil_div(sums.channels, AMX_STEPS)
-    book(&blocking.shared, AMX_WEIGHTS, sample.groups * own.panels, amx_panel_bytes(sample))
     book(local, AMX_PREPARED, AMX_STEPS * AMX_SIDE * min(sample.taps, <int64_t>AMX_STAGED_TAPS),
          itemsize_of(sample.dtype))
     book(local, AMX_OUTPUT, own.positions * chunks * sample.parts, AMX_LINE)
+    if own.late:
+        book_late_input(sample, &sums, own, blocking)
+    else:
+        book(&blocking.shared, AMX_WEIGHTS, sample.groups * own.panels, amx_panel_bytes(sample))
+        blocking.prepares = sample.groups * own.panels * amx_chunks(sample)
     book(local, AMX_SUMMED, own.positions * own.task_panels, AMX_SUM_ROW)
     book(local, AMX_STAGING, 2 * staging_elements(sample), 4)
     book(local, AMX_A_OFFSETS, chunks * sample.taps, sizeof(int64_t))
     book(local, AMX_B_OFFSETS, chunks * sample.taps, sizeof(int64_t))
-    blocking.prepares = sample.groups * own.panels * amx_chunks(sample)
     blocking.tasks = tasks
 
 
@@ -148,23 +161,21 @@ cdef void stage_chunk(const ConvRun *run, const char *panel, int64_t co_from, in
         staged += taps * row
 
 
-cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Pack the weights of unit number (group, panel of ci, chunk of co), under all taps, with zeros where there are
-    none. inf and NaN become tiny; return whether there were any, or float32 numbers out of bounds."""
+cdef bint pack_amx_weights(const ConvRun *run, int64_t unit, int64_t panel, int64_t chunk, char *to,
+                           char *staged) noexcept nogil:
+    """Pack the weights of joined groups, a panel of ci and a chunk of co, under all taps, with zeros where there are
+    none. inf and NaN become tiny; return whether there were any, or float32 numbers out of bounds. staged: room for
+    some taps."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
     cdef int64_t item = itemsize_of(sample.dtype), tap = 0, taps, i, half, at
-    cdef WeightUnit unit = weight_unit(run.problem, number, own.panels, amx_chunks(sample))
-    cdef int64_t chunk = unit.block, panel = unit.panel, first = unit.group * own.together
+    cdef int64_t first = unit * own.together
     cdef int64_t many = min(own.together, sample.groups - first)
     cdef int64_t cis = min(<int64_t>AMX_SIDE, sample.cin - panel * AMX_SIDE)
     cdef int64_t cos = min(<int64_t>AMX_STEPS, sample.cout - chunk * AMX_STEPS)
     cdef int64_t halves = ceil_div(many * cis, AMX_HALF)
     cdef const char *source = w.data + first * w.group + panel * AMX_SIDE * w.channel
-    cdef char *to = shared_piece(run, AMX_WEIGHTS) + (unit.group * own.panels + panel) * amx_panel_bytes(sample) \
-        + chunk * sample.taps * amx_step_bytes(sample)
-    cdef char *staged = local_piece(run, AMX_PREPARED, scratch)
     cdef bint found = False
     if own.together == 1 and cos == AMX_STEPS and w.channel == item and sample.folded == 1:  # ci side by side
         source += chunk * AMX_STEPS * w.n
@@ -188,6 +199,20 @@ cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) n
                                      AMX_HALF, to + at + half * AMX_CELL)
         tap += AMX_STAGED_TAPS
     return found
+
+
+cdef bint prepare_input_amx(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
+    """Pack the weights of unit number (group, panel of ci, chunk of co), or a unit of a late layer's grad_output;
+    return whether weights had inf or NaN, or float32 numbers out of bounds."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputAmx *own = <const InputAmx *>run.blocking.own
+    cdef WeightUnit unit
+    if own.late:
+        return prepare_late_input(run, number, scratch)
+    unit = weight_unit(run.problem, number, own.panels, amx_chunks(sample))
+    return pack_amx_weights(run, unit.group, unit.panel, unit.block, panel_weights(run, unit.group, unit.panel)
+                            + unit.block * sample.taps * amx_step_bytes(sample),
+                            local_piece(run, AMX_PREPARED, scratch))
 
 
 cdef void find_phase_steps(const ConvRun *run, const Phase *phase, const Box *block, const AmxRows *rows,
@@ -243,7 +268,7 @@ cdef bint puts_at_once(const JoinedGroups *joined, const Box *part) noexcept nog
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
-    return sample.parts == 1 and own.together == 1 and sample.taps == 1 and phase_count(sample) == 1 \
+    return not own.late and sample.parts == 1 and own.together == 1 and sample.taps == 1 and phase_count(sample) == 1 \
         and sample.cout <= run.order.channels and own.task_panels * amx_panel_bytes(sample) <= AMX_NEAR_WEIGHTS \
         and channels_in_line(run.problem) and not has_output_bias(run.problem) \
         and follow_evenly(part, out.n, out.space)
@@ -259,7 +284,7 @@ cdef void put_tile_amx(const ConvRun *run, const AmxPixelSteps *all, const Phase
     cdef AmxBatchReduce steps
     amx_pixel_steps(sample, &all.rows, &steps)
     steps.a_offset, steps.b_offset, steps.count = all.a_offset, all.b_offset, all.count
-    steps.ahead, steps.ahead_bytes = <const char *>NULL, 0
+    steps.ahead.rows = 0
     kernels.amx.multiply_panels(&steps, all.rows.first, box_positions(part), panel_weights(run, unit, panel_from),
                                 amx_panel_bytes(sample), channels, local_piece(run, AMX_SUMMED, scratch), to,
                                 out.space[2], sample.dtype == DTYPE_BF16,
@@ -330,7 +355,10 @@ cdef void input_amx_task(const ConvRun *whole, int64_t number, char *scratch) no
             continue
         co = 0
         while phase.tap_count and co < sample.cout and not is_stopped(run):
-            if packed != co and not (own.together == 1 and own.task_panels <= AMX_READY_PANELS
+            if own.late and shares_late_pixels(run):
+                rows = late_rows(run, group, co)
+                nonfinite = late_pixels_found(run, group)
+            elif packed != co and not (own.together == 1 and own.task_panels <= AMX_READY_PANELS
                                      and find_rows(run, &block, group * sample.cout + co, &rows)):
                 rows = packed_rows(sample, pixels, own.positions)
                 found = pack_amx_pixels(run, &block, behind, group, co, min(run.order.channels, sample.cout - co),
@@ -342,7 +370,9 @@ cdef void input_amx_task(const ConvRun *whole, int64_t number, char *scratch) no
             packed = co
             find_phase_steps(run, &phase, &block, &rows, &halo, co, scratch, &steps)
             put = not (nonfinite or run.nonfinite) and puts_at_once(&joined, &part)
-            if put:
+            if own.late:
+                multiply_late(&joined.run, &steps, positions_of(&part, &block), group, panel_from, panels, co, scratch)
+            elif put:
                 put_tile_amx(run, &steps, &phase, &part, unit, panel_from, panels, scratch)
             else:
                 multiply_phase_amx(run, &steps, positions_of(&part, &block), unit, panel_from, panels, co, scratch,
