@@ -133,34 +133,6 @@ int part_rows(const char *from, int64_t from_row, char *to, int64_t part, int64_
     return unfit.any();
 }
 
-template <class T>
-int part_row_pairs(const char *from, int64_t from_row, char *to, int64_t part, int64_t rows, int64_t count) {
-    enum { parts = parts_of<T>::count };
-    const __m512i upper = upper_halves();
-    Unfit<T> unfit;
-    for (int64_t at = 0; at < count; at += 32, from += 32 * sizeof(T), to += 16 * 64) {
-        const uint64_t inside = bits_between(0, count - at);
-        const int pairs = count - at < 32 ? int(count - at + 1) / 2 : 16;
-        transpose_u32 square[parts][16];
-        for (int r = 0; r < 16; r++) {
-            parts_of<T> x = {}, y = {};
-            if (r < rows) {
-                x.split(x.load(from + r * from_row, __mmask16(inside)));
-                y.split(y.load(from + r * from_row + 16 * sizeof(T), __mmask16(inside >> 16)));
-            }
-#pragma GCC unroll 3
-            for (int p = 0; p < parts; p++)
-                square[p][r] = (transpose_u32)_mm512_permutex2var_epi16(x.part[p], upper, y.part[p]);
-            unfit.see(x, y, (__m512i)square[0][r]);
-        }
-        for (int p = 0; p < parts; p++) {
-            transpose_square<16>(square[p]);
-            for (int i = 0; i < pairs; i++) store(to + p * part + i * 64, square[p][i]);
-        }
-    }
-    return unfit.any();
-}
-
 // Two vectors side by side in the halves of 32 bits: part p at to + p * part.
 template <class T>
 INFINIOP_INLINE void store_halves(__m512 low, __m512 high, char *to, int64_t part, __mmask16 some, Unfit<T> *unfit) {
@@ -173,6 +145,23 @@ INFINIOP_INLINE void store_halves(__m512 low, __m512 high, char *to, int64_t par
         if (p == 0) unfit->see(x, y, both);
         _mm512_mask_storeu_epi32(to + p * part, some, both);
     }
+}
+
+template <class T>
+int part_row_pairs(const char *from, int64_t from_row, char *to, int64_t part, int64_t rows, int64_t count) {
+    Unfit<T> unfit;
+    for (int64_t at = 0; at < count; at += 16, from += 16 * sizeof(T), to += 8 * 64) {
+        const __mmask16 inside = __mmask16(bits_between(0, count - at));
+        const int pairs = count - at < 16 ? int(count - at + 1) / 2 : 8;
+        transpose_u32 square[16];
+#pragma GCC unroll 16
+        for (int r = 0; r < 16; r++)
+            square[r] = r < rows ? (transpose_u32)parts_of<T>::load(from + r * from_row, inside) : transpose_u32{};
+        transpose_square<16>(square);
+        for (int i = 0; i < pairs; i++)
+            store_halves<T>((__m512)square[2 * i], (__m512)square[2 * i + 1], to + i * 64, part, 0xFFFF, &unfit);
+    }
+    return unfit.any();
 }
 
 template <class T>

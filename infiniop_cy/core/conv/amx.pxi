@@ -13,11 +13,11 @@ cdef enum:
     AMX_TAPS_OUTPUTS = 9       # and how many outputs that takes
     AMX_MAX_TAPS = 512
     PART_MIN_CHANNELS = 24     # where an element is several bfloat16
-    PART_MIN_REUSE = 110       # for float32's grad_weight: how often an element that is taken apart is multiplied,
+    PART_MIN_REUSE = 45        # for float32's grad_weight: how often an element that is taken apart is multiplied,
     STRIDED_MIN_REUSE = 170    # with a stride,
     STRIDED_MIN_TAPS = 9       # and how many taps that takes, unless it is one
-    SMALL_MIN_REUSE = 125      # where a quarter of an instruction is empty,
-    SMALL_MIN_PRODUCTS = 1 << 17  # and of how many channels of each by taps
+    SMALL_MIN_REUSE = 80       # where a quarter of an instruction is empty,
+    SMALL_MIN_PRODUCTS = 1 << 16  # and of how many channels of each by taps
     HALF_MIN_REUSE = 40        # the same for float16's grad_weight,
     PART_MIN_PRODUCTS = 128    # and for float32's grad_input under several taps
     PART_MIN_STEPS = 48        # for float32's grad_input under several taps: output channels by taps

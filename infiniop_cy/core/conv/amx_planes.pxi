@@ -2,6 +2,7 @@
 # pairs of positions, and steps are positions.
 cdef enum:
     AMX_OUTPUT_PIXELS = 2048     # of a tile, all its samples together
+    AMX_SHORT_IMAGE = 128        # as SHORT_IMAGE, of bfloat16, whose results are rounded more than their sums
     AMX_OUTPUT_BYTES = 1 << 19   # of a block of grad_output
     AMX_SUM_BYTES = 5 << 17      # of a task's sums
 
@@ -77,7 +78,8 @@ cdef void order_amx_output(const SampleGeometry *sample, SumOrder *order) noexce
     """Sum tiles of output pixels of one sample from zero; where images are short, add their products one by one."""
     cdef Tiling tiling
     cut_amx_output(sample, &tiling)
-    order.tile, order.accumulate = tiling.extent, sample.pixels_out < SHORT_IMAGE
+    order.tile = tiling.extent
+    order.accumulate = sample.pixels_out < (AMX_SHORT_IMAGE if sample.parts == 1 else SHORT_IMAGE)
 
 
 cdef void block_amx_output(const ConvProblem *problem, const SumOrder *order, AmxOutputTiles *tiles) noexcept nogil:

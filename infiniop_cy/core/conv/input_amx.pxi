@@ -81,10 +81,9 @@ cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noex
     return True
 
 
-cdef int64_t cut_input_amx(const ConvProblem *problem, int64_t pixels, InputAmx *own) noexcept nogil:
-    """Make tiles of at most `pixels` pixels; return the number of tasks."""
-    own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, &own.tiling)
-    return problem.sample.groups * ceil_div(own.panels, own.task_panels) * own.tiles
+cdef int64_t input_amx_tasks(const SampleGeometry *sample, const InputAmx *own) noexcept nogil:
+    """Count the tasks."""
+    return sample.groups * ceil_div(own.panels, own.task_panels) * own.tiles
 
 
 cdef int64_t amx_panel_bytes(const SampleGeometry *sample) noexcept nogil:
@@ -100,23 +99,22 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
     cdef ConvProblem wide = problem[0]
     cdef const SampleGeometry *sample = &wide.sample
     cdef SumOrder sums = order[0]
-    cdef int64_t pixels, tasks, chunks
+    cdef int64_t pixels, chunks
     own.together = joined_groups(sample)
     widen_groups(&wide.sample, own.together, &sums)
     pixels = input_amx_pixels(sample, sums.channels)
     own.panels = ceil_div(sample.cin, AMX_SIDE)
     own.task_panels = min(own.panels, <int64_t>AMX_PANELS_COLUMNS // AMX_SIDE)
-    tasks = cut_input_amx(&wide, pixels, own)
-    own.late = is_late_input(&wide, own)
-    while own.late and own.task_panels > 1 \
-            and own.task_panels * late_chunks(sample, &sums) * sample.taps * amx_step_bytes(sample) > LATE_WEIGHT_BYTES:
-        own.task_panels = ceil_div(own.task_panels, 2)
-    while threads > 1 and pixels > AMX_MIN_PIXELS and tasks < 4 * threads and not own.late:
+    own.tiles = tile_phases(&wide, pixels, AMX_POSITIONS, &own.tiling)
+    own.late = is_late_input(&wide, &sums, own)
+    if own.late:
+        cut_late_input(sample, &sums, threads, own)
+    while threads > 1 and pixels > AMX_MIN_PIXELS and input_amx_tasks(sample, own) < 4 * threads and not own.late:
         pixels //= 2
-        tasks = cut_input_amx(&wide, pixels, own)
-    while threads > 1 and own.task_panels > 1 and tasks < (4 if own.late else 2 if own.task_panels > AMX_FEW_PANELS else 1) * threads:
+        own.tiles = tile_phases(&wide, pixels, AMX_POSITIONS, &own.tiling)
+    while threads > 1 and own.task_panels > 1 \
+            and input_amx_tasks(sample, own) < (2 if own.task_panels > AMX_FEW_PANELS else 1) * threads:
         own.task_panels = ceil_div(own.task_panels, 2)
-        tasks = sample.groups * ceil_div(own.panels, own.task_panels) * own.tiles
     own.positions = own.tiling.samples * halo_positions(sample, own.tiling.extent, AMX_POSITIONS)
     chunks = ceil_div(sums.channels, AMX_STEPS)
     book(local, AMX_PREPARED, AMX_STEPS * AMX_SIDE * min(sample.taps, <int64_t>AMX_STAGED_TAPS),
@@ -131,7 +129,7 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
     book(local, AMX_STAGING, 2 * staging_elements(sample), 4)
     book(local, AMX_A_OFFSETS, chunks * sample.taps, sizeof(int64_t))
     book(local, AMX_B_OFFSETS, chunks * sample.taps, sizeof(int64_t))
-    blocking.tasks = tasks
+    blocking.tasks = input_amx_tasks(sample, own)
 
 
 cdef void stage_chunk(const ConvRun *run, const char *panel, int64_t co_from, int64_t tap, int64_t taps, int64_t cos,

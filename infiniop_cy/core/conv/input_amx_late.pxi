@@ -2,7 +2,8 @@
 # packed once, for all tasks, and each task packs the weights of its columns, which nobody else needs: they are multiplied
 # while they are in its cache.
 cdef enum:
-    LATE_WEIGHT_BYTES = 1 << 19   # of a task's panels and a chain of steps
+    LATE_WEIGHT_BYTES = 5 << 17   # of a task's panels and a chain of steps
+    LATE_TASKS = 3                # a thread, where there are as many panels
     LATE_PIXELS = 128             # with more of which weights had better be packed line by line; measured
 
 
@@ -12,7 +13,12 @@ cdef int64_t late_chunks(const SampleGeometry *sample, const SumOrder *order) no
     return (each - 1) // sample.taps + 2
 
 
-cdef bint is_late_input(const ConvProblem *problem, const InputAmx *own) noexcept nogil:
+cdef int64_t late_panel_bytes(const SampleGeometry *sample, const SumOrder *order) noexcept nogil:
+    """Count the bytes of a panel's weights of a chain."""
+    return late_chunks(sample, order) * sample.taps * amx_step_bytes(sample)
+
+
+cdef bint is_late_input(const ConvProblem *problem, const SumOrder *order, const InputAmx *own) noexcept nogil:
     """Say whether a layer is late: one tile has all pixels, packing takes no more room than the weights' would, the
     taps of all weights are those of one phase, and those of a panel lie together or pixels are few."""
     cdef const SampleGeometry *sample = &problem.sample
@@ -20,7 +26,14 @@ cdef bint is_late_input(const ConvProblem *problem, const InputAmx *own) noexcep
     cdef int64_t positions = own.tiling.samples * halo_positions(sample, own.tiling.extent, AMX_POSITIONS)
     return own.tiles == 1 and own.together == 1 and (phase_count(sample) == 1 or sample.taps == 1) \
         and positions * AMX_LINE * sample.parts <= own.panels * sample.taps * amx_step_bytes(sample) \
-        and (w.channel >= w.n or positions <= LATE_PIXELS)
+        and late_panel_bytes(sample, order) <= LATE_WEIGHT_BYTES and (w.channel >= w.n or positions <= LATE_PIXELS)
+
+
+cdef void cut_late_input(const SampleGeometry *sample, const SumOrder *order, int threads,
+                         InputAmx *own) noexcept nogil:
+    """Give tasks as many panels as their caches hold the weights of, and threads several tasks."""
+    cdef int64_t most = max(<int64_t>1, sample.groups * own.panels // (LATE_TASKS * threads))
+    own.task_panels = min(own.task_panels, most, LATE_WEIGHT_BYTES // late_panel_bytes(sample, order))
 
 
 cdef void book_late_input(const SampleGeometry *sample, const SumOrder *order, const InputAmx *own,
@@ -28,8 +41,7 @@ cdef void book_late_input(const SampleGeometry *sample, const SumOrder *order, c
     """Make room for the packed grad_output, and for the weights of a chain."""
     book(&blocking.shared, AMX_LATE_PIXELS, sample.groups * amx_chunks(sample), sample.parts * own.positions * AMX_LINE)
     book(&blocking.shared, AMX_LATE_FOUND, sample.groups * amx_chunks(sample), 1)
-    book(&blocking.local, AMX_LATE_WEIGHTS, own.task_panels * late_chunks(sample, order) * sample.taps,
-         amx_step_bytes(sample))
+    book(&blocking.local, AMX_LATE_WEIGHTS, own.task_panels, late_panel_bytes(sample, order))
     blocking.prepares = sample.groups * amx_chunks(sample)
 
 
@@ -129,7 +141,7 @@ cdef void multiply_late(ConvRun *run, const AmxPixelSteps *all, int64_t position
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
     cdef int64_t each = chain_steps(sample, all.count), places = late_chunks(sample, run.order), step = amx_step_bytes(sample)
-    cdef int64_t pitch = places * sample.taps * step, first = co // AMX_STEPS, packed = 0, then, s = 0, i, p
+    cdef int64_t pitch = late_panel_bytes(sample, run.order), first = co // AMX_STEPS, packed = 0, then, s = 0, i, p
     cdef char *weights = local_piece(run, AMX_LATE_WEIGHTS, scratch)
     cdef AmxBatchReduce steps
     for i in range(all.count):  # in the order of find_phase_steps: (chunk, tap)

@@ -3,7 +3,7 @@
 cdef enum:
     WEIGHT_PIXELS = 1024       # output pixels of a tile: the steps of a product
     WEIGHT_GROUPS = 256        # bytes of a pixel's groups that a task packs, at most, where they share cache lines
-    SHORT_IMAGE = 64           # with fewer output pixels tiles hold several samples, products are added one by one
+    SHORT_IMAGE = 65           # with fewer output pixels tiles hold several samples, products are added one by one
 
     # pieces of a thread's scratch
     WEIGHT_INPUT = 0
