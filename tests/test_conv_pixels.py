@@ -154,6 +154,14 @@ def sound(rng):
                     int(rng.choice([1, 2, 40, 160])), int(rng.choice([0, 0, 45])))
 
 
+def late(rng):
+    """Small images of many channels, whose weights are most of what is read."""
+    kernel = ((1, 1), (3, 3), (1, 3))[rng.integers(3)]
+    size = int(rng.integers(1, 10)), int(rng.integers(5, 9))
+    return geometry(int(rng.integers(1, 5)), int(rng.choice([96, 130, 260, 544])), int(rng.choice([96, 224, 300])), 1,
+                    size, kernel, int(rng.choice([1, 1, 2])), int(rng.integers(0, 2)))
+
+
 def large(rng):
     """Images that leave the caches, whose pixels fill no cache lines."""
     size = int(rng.integers(90, 130)), int(rng.integers(90, 130))
@@ -162,7 +170,7 @@ def large(rng):
 
 
 KINDS = (one_tap, depthwise, channels, image, wide, groups_in_lanes, groups_in_lines, edges, covering, multiplied, far,
-         few_channels, sound, large)
+         few_channels, sound, large, late)
 
 
 def same_bits(got, want):

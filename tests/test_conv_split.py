@@ -10,7 +10,9 @@ SPLIT = "INFINIOP_CY_SPLIT"
 CASES = [ConvCase("3x3", 3, 1, 40, 48, (17, 19), (3, 3), 1, 1), ConvCase("1x1", 4, 1, 128, 96, (14, 14), (1, 1)),
          ConvCase("strided", 2, 1, 33, 70, (21, 20), (3, 3), 2, 1),
          ConvCase("deep", 5, 1, 32, 160, (9, 9), (3, 3), 1, 1),
-         ConvCase("groups", 2, 2, 64, 64, (24, 24), (3, 3), 1, 1)]
+         ConvCase("groups", 2, 2, 64, 64, (24, 24), (3, 3), 1, 1),
+         ConvCase("late", 2, 1, 224, 288, (7, 7), (3, 3), 1, 1),
+         ConvCase("late 1x1", 2, 1, 544, 256, (7, 7), (1, 1))]
 each_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
@@ -109,6 +111,53 @@ def test_mixed_samples_accumulate_and_cut(case, rng):
         check_same(outs, whole, f"cut at {cut}")
     for threads in (2, 3):
         check_same(conv(case, data, num_threads=threads), whole, f"{threads} threads")
+
+
+def late_layer(rng):
+    """A few small images of many channels; with some, units and tasks end in the midst of others."""
+    channels = [int(n) for n in rng.choice([130, 224, 260, 288, 520], 2)]
+    kernel, size = ((1, 1), (3, 3), (3, 3), (1, 3), (5, 5))[rng.integers(5)], int(rng.integers(6, 9))
+    stride = int(rng.choice([1, 1, 2])) if kernel == (1, 1) else 1
+    return ConvCase("late", int(rng.integers(1, 5)), int(rng.choice([1, 1, 2])), *channels, (size, size + stride - 1),
+                    kernel, stride, tuple(k // 2 for k in kernel))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_late_layers(seed, monkeypatch):
+    """What many tasks need is packed once, what one needs is packed by it: exact for integers, in every dtype, with
+    weights of either layout, for any number of threads. inf, NaN and what bfloat16 cannot hold are found by tasks, too,
+    and then all is as by products."""
+    rng = np.random.default_rng(seed)
+    case, dtype = late_layer(rng), ("float32", "bfloat16", "float16")[seed % 3]
+    data = make_case(case, dtype, rng)
+    exact = reference_conv_backward(*data, *case.geometry)
+    output = iop.conv(data.input, data.weight, num_threads=1, **case.keywords)
+    for threads in (1, 2, 3):
+        with iop.threads(threads):
+            for weight in (data.weight, np.moveaxis(np.ascontiguousarray(np.moveaxis(data.weight, 1, -1)), -1, 1)):
+                laid = ConvData(data.grad_output, data.input, weight)
+                out = (None, np.full_like(weight, 3), None)
+                for name, got, want in zip(GRADIENTS, conv(case, laid, out=out), exact):
+                    check_same(got, want.astype(dtype), f"{case} {dtype} {name}, {threads} threads")
+                check_same(iop.conv(data.input, weight, **case.keywords), output, f"{case} {dtype} output")
+    spoilt = ConvData(*(a.copy() for a in data))
+    tensor = int(rng.integers(3))
+    spoilt[tensor].flat[rng.integers(spoilt[tensor].size)] = rng.choice([np.inf, np.nan, 6e-8])
+    alone = [conv(case, ConvData(spoilt.grad_output[n:n + 1], spoilt.input[n:n + 1], spoilt.weight),
+                  output_mask=(True, False, False)).grad_input for n in range(case.batch)]
+    got = conv(case, spoilt)
+    check_same_bits(got.grad_input, np.concatenate(alone), f"{case} {dtype} sample by sample")
+    monkeypatch.setenv(SPLIT, "0")
+    for name, a, b in zip(GRADIENTS, got, conv(case, spoilt)):
+        if dtype != "bfloat16" and name != "grad_bias":
+            check_close(a, b, f"{case} {dtype} {name}, {tensor}")
+
+
+def check_close(got, want, text):
+    """Up to rounding, with the same inf and NaN."""
+    got, want = got.astype(float), want.astype(float)
+    scale = np.abs(want[np.isfinite(want)]).max(initial=1)
+    assert np.allclose(got, want, 0, scale * 1e-3, equal_nan=True), text
 
 
 def reads_all(case, of_input):

@@ -44,7 +44,7 @@ struct LaterSums {
 
 // What a call is to ask for, spread over its steps, so that memory and products overlap.
 struct Ahead {
-    const char *row, *at;  // the row, and its cache line
+    const char *row, *at;              // the row, and its cache line
     int64_t rows, next, bytes, lines;  // lines: at a time
 
     INFINIOP_INLINE void ask() {

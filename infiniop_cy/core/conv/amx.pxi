@@ -17,7 +17,8 @@ cdef enum:
     STRIDED_MIN_REUSE = 170    # with a stride,
     STRIDED_MIN_TAPS = 9       # and how many taps that takes, unless it is one
     SMALL_MIN_REUSE = 80       # where a quarter of an instruction is empty,
-    SMALL_MIN_PRODUCTS = 1 << 16  # and of how many channels of each by taps
+    SMALL_MIN_PRODUCTS = 1 << 16  # and of how many channels of each by taps,
+    FULL_MIN_PRODUCTS = 1 << 20   # or where two fifths are
     HALF_MIN_REUSE = 40        # the same for float16's grad_weight,
     PART_MIN_PRODUCTS = 128    # and for float32's grad_input under several taps
     PART_MIN_STEPS = 48        # for float32's grad_input under several taps: output channels by taps

@@ -248,10 +248,14 @@ ctypedef struct AmxPixelSteps:
     AmxRows rows
 
 
+cdef int64_t most_chain_steps(const SampleGeometry *sample) noexcept nogil:
+    """Return how many steps are summed from zero at once, at most."""
+    return AMX_CHAIN_STEPS if sample.parts == 1 else PART_CHAIN_STEPS
+
+
 cdef int64_t chain_steps(const SampleGeometry *sample, int64_t count) noexcept nogil:
     """Return how many of so many steps are summed from zero at once."""
-    cdef int64_t most = AMX_CHAIN_STEPS if sample.parts == 1 else PART_CHAIN_STEPS
-    return ceil_div(count, max(<int64_t>1, ceil_div(count, most)))
+    return ceil_div(count, max(<int64_t>1, ceil_div(count, most_chain_steps(sample))))
 
 
 cdef void multiply_amx_pixels(const SampleGeometry *sample, const AmxPixelSteps *all, int64_t positions,

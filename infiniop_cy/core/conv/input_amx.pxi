@@ -357,7 +357,7 @@ cdef void input_amx_task(const ConvRun *whole, int64_t number, char *scratch) no
                 rows = late_rows(run, group, co)
                 nonfinite = late_pixels_found(run, group)
             elif packed != co and not (own.together == 1 and own.task_panels <= AMX_READY_PANELS
-                                     and find_rows(run, &block, group * sample.cout + co, &rows)):
+                                       and find_rows(run, &block, group * sample.cout + co, &rows)):
                 rows = packed_rows(sample, pixels, own.positions)
                 found = pack_amx_pixels(run, &block, behind, group, co, min(run.order.channels, sample.cout - co),
                                         pixels, own.positions, local_piece(run, AMX_STAGING, scratch))
@@ -384,10 +384,11 @@ cdef void explain_input_amx(const SampleGeometry *sample, const SumOrder *order,
                             size_t size) noexcept nogil:
     cdef const InputAmx *own = <const InputAmx *>blocking.own
     snprintf(text, size, b"products of matrices by AMX, of %lld bfloat16 to a number: rows are positions of a packed "
-             b"block, columns input channels; tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld columns a task",
+             b"block, columns input channels; tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld columns a task%s",
              <long long>sample.parts, <long long>own.tiling.samples, <long long>own.tiling.extent[0],
              <long long>own.tiling.extent[1], <long long>own.tiling.extent[2],
-             <long long>(own.task_panels * AMX_SIDE), <long long>(own.panels * AMX_SIDE))
+             <long long>(own.task_panels * AMX_SIDE), <long long>(own.panels * AMX_SIDE),
+             b", which packs its weights" if own.late else b"")
 
 
 cdef ConvAlgorithm input_amx() noexcept nogil:

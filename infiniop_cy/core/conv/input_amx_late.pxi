@@ -1,16 +1,16 @@
 # grad_input of late layers by AMX: all pixels of the batch are one tile, and weights are many. There grad_output is
-# packed once, for all tasks, and each task packs the weights of its columns, which nobody else needs: they are multiplied
-# while they are in its cache.
+# packed once, for all tasks, and each task packs the weights of its columns, which nobody else needs: they are
+# multiplied while they are in its cache.
 cdef enum:
     LATE_WEIGHT_BYTES = 5 << 17   # of a task's panels and a chain of steps
+    LATE_PAGE = 1 << 12           # bytes
     LATE_TASKS = 3                # a thread, where there are as many panels
     LATE_PIXELS = 128             # with more of which weights had better be packed line by line; measured
 
 
 cdef int64_t late_chunks(const SampleGeometry *sample, const SumOrder *order) noexcept nogil:
-    """Count the chunks of co whose weights are in scratch at the same time: those of a chain of steps."""
-    cdef int64_t each = chain_steps(sample, ceil_div(order.channels, AMX_STEPS) * sample.taps)
-    return (each - 1) // sample.taps + 2
+    """Count the chunks of co whose weights are in scratch at the same time: those that a chain of steps meets."""
+    return min(ceil_div(order.channels, AMX_STEPS), (most_chain_steps(sample) - 1) // sample.taps + 2)
 
 
 cdef int64_t late_panel_bytes(const SampleGeometry *sample, const SumOrder *order) noexcept nogil:
@@ -70,7 +70,7 @@ cdef bint late_pixels_found(const ConvRun *run, int64_t group) noexcept nogil:
 
 
 cdef bint late_weights_unfit(const ConvRun *run, int64_t group, int64_t chunk, char *scratch) noexcept nogil:
-    """Pack the weights of a chunk for nothing but to say whether they have inf, NaN or float32 numbers out of bounds."""
+    """Pack the weights of a chunk only to say whether they have inf, NaN or float32 numbers out of bounds."""
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
     cdef int64_t panel
     cdef bint found = False
@@ -107,20 +107,22 @@ cdef bint prepare_late_input(const ConvRun *run, int64_t number, char *scratch) 
 
 cdef void ask_for_weights(const ConvRun *run, int64_t group, int64_t panel, int64_t chunk, int64_t chunks,
                           AmxAhead *ahead) noexcept nogil:
-    """Find the lines of the weights of a panel and some chunks of co, where these are rows at even distances."""
+    """Find the lines of the weights of a panel and some chunks of co, where these are rows at even distances. Short rows
+    whole pages apart are not asked for: they share cache sets, and would push each other out."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
     cdef int64_t item = itemsize_of(sample.dtype), cis = min(<int64_t>AMX_SIDE, sample.cin - panel * AMX_SIDE)
     cdef int64_t cos = min(chunks * AMX_STEPS, sample.cout - chunk * AMX_STEPS)
-    ahead.rows = 0
+    ahead.rows = ahead.row = ahead.bytes = 0
     if sample.folded > 1 or cos <= 0:
         return
     ahead.at = w.data + group * w.group + panel * AMX_SIDE * w.channel + chunk * AMX_STEPS * w.n
-    if w.channel == item and taps_lie_evenly(sample, w, w.space[2]) and w.n == sample.taps * w.space[2]:
-        if w.space[2] % 4096 == 0: return
-        ahead.rows, ahead.row, ahead.bytes = cos * sample.taps, w.space[2], cis * item
-    elif w.channel == sample.taps * item and taps_in_line(sample, w):
+    if w.channel == sample.taps * item and taps_in_line(sample, w):
         ahead.rows, ahead.row, ahead.bytes = cos, w.n, cis * w.channel
+    elif w.channel == item and taps_lie_evenly(sample, w, w.space[2]) and w.n == sample.taps * w.space[2]:
+        ahead.rows, ahead.row, ahead.bytes = cos * sample.taps, w.space[2], cis * item
+    if ahead.row % LATE_PAGE == 0 and ahead.bytes < LATE_PAGE:
+        ahead.rows = 0
 
 
 cdef void pack_late_chunk(ConvRun *run, int64_t group, int64_t panel, int64_t chunk, char *to,
@@ -140,8 +142,9 @@ cdef void multiply_late(ConvRun *run, const AmxPixelSteps *all, int64_t position
     multiply_amx_pixels does; the weights of a chain are packed just before."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
-    cdef int64_t each = chain_steps(sample, all.count), places = late_chunks(sample, run.order), step = amx_step_bytes(sample)
-    cdef int64_t pitch = late_panel_bytes(sample, run.order), first = co // AMX_STEPS, packed = 0, then, s = 0, i, p
+    cdef int64_t each = chain_steps(sample, all.count), places = late_chunks(sample, run.order)
+    cdef int64_t step = amx_step_bytes(sample), pitch = late_panel_bytes(sample, run.order)
+    cdef int64_t first = co // AMX_STEPS, packed = 0, then, s = 0, i, p
     cdef char *weights = local_piece(run, AMX_LATE_WEIGHTS, scratch)
     cdef AmxBatchReduce steps
     for i in range(all.count):  # in the order of find_phase_steps: (chunk, tap)

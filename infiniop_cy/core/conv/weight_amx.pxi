@@ -61,8 +61,10 @@ cdef bint reuses_parts(const SampleGeometry *sample, const char **why) noexcept 
         return False
     why[0] = b"images are so small that most of an instruction would be empty"
     steps = round_up(positions_under_tile(&tiling, &block), AMX_STEPS)
-    return 5 * pixels >= (4 if sample.parts == 3 else 3) * steps \
-        or (4 * pixels >= 3 * steps and products >= SMALL_MIN_PRODUCTS and products * pixels >= SMALL_MIN_REUSE * elements)
+    if 5 * pixels >= (4 if sample.parts == 3 else 3) * steps:
+        return True
+    return products >= SMALL_MIN_PRODUCTS and products * pixels >= SMALL_MIN_REUSE * elements \
+        and (5 if products >= FULL_MIN_PRODUCTS else 4) * pixels >= 3 * steps
 
 
 cdef bint accepts_weight_amx(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -196,8 +198,8 @@ cdef void multiply_amx_taps(const ConvRun *run, const WeightAmxTask *t, const ch
 
 
 cdef bint saves_panels(const ConvRun *run) noexcept nogil:
-    """Say whether a task's sums are rows of grad_weight, panel beside panel: input channels lie side by side. Those that
-    were added to what was there may be subnormal, and float16 has no such kernel."""
+    """Say whether a task's sums are rows of grad_weight, panel beside panel: input channels lie side by side. Those
+    that were added to what was there may be subnormal, and float16 has no such kernel."""
     return run.problem.view[CONV_GRAD_WEIGHT].channel == itemsize_of(run.sample.dtype) \
         and run.sample.dtype != DTYPE_F16 and not run.problem.accumulate
 
@@ -459,7 +461,8 @@ cdef void explain_weight_amx(const SampleGeometry *sample, const SumOrder *order
              <long long>order.tile[0], <long long>order.tile[1], <long long>order.tile[2],
              <long long>own.tiles.rows, <long long>sample.cout,
              <long long>(own.task_panels * AMX_SIDE), <long long>(own.panels * AMX_SIDE),
-             b"; tile by tile, then joined" if own.parts.bytes else b"")
+             b"; tile by tile, then joined" if own.parts.bytes else
+             b"; of what is packed once, before them" if own.shared_rows else b"")
 
 
 cdef ConvAlgorithm weight_amx() noexcept nogil:

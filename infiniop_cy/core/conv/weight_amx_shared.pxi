@@ -97,7 +97,8 @@ cdef int shared_task_cells(const ConvRun *run, const WeightAmxTask *t, const cha
     return all
 
 
-cdef int shared_task_pairs(const ConvRun *run, const WeightAmxTask *t, int64_t panel, const char **pairs) noexcept nogil:
+cdef int shared_task_pairs(const ConvRun *run, const WeightAmxTask *t, int64_t panel,
+                           const char **pairs) noexcept nogil:
     """Find the columns of a task's panel; return NONFINITE_INPUT where there were inf or NaN."""
     panel += t.ci_from // AMX_SIDE
     pairs[0] = shared_pairs(run, t.group, panel)
