@@ -107,8 +107,8 @@ cdef bint prepare_late_input(const ConvRun *run, int64_t number, char *scratch) 
 
 cdef void ask_for_weights(const ConvRun *run, int64_t group, int64_t panel, int64_t chunk, int64_t chunks,
                           AmxAhead *ahead) noexcept nogil:
-    """Find the lines of the weights of a panel and some chunks of co, where these are rows at even distances. Short rows
-    whole pages apart are not asked for: they share cache sets, and would push each other out."""
+    """Find the lines of the weights of a panel and some chunks of co, where these are rows at even distances. Short
+    rows whole pages apart are not asked for: they share cache sets, and would push each other out."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
     cdef int64_t item = itemsize_of(sample.dtype), cis = min(<int64_t>AMX_SIDE, sample.cin - panel * AMX_SIDE)
