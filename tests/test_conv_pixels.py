@@ -14,15 +14,20 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are prote
 NAMES = ("grad_input", "grad_weight", "grad_bias", "output")
 
 
-def at_end_of_page(array):
-    """A copy with channels side by side, whose last byte is a page's last before one that cannot be read."""
-    values = np.ascontiguousarray(np.moveaxis(array, 1, -1))
+def before_no_page(array):
+    """A contiguous copy, whose last byte is a page's last before one that cannot be read."""
+    values = np.ascontiguousarray(array)
     pages = -(-values.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
     memory = np.frombuffer(mmap.mmap(-1, pages + mmap.PAGESIZE), np.uint8)
     assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(memory.ctypes.data + pages), mmap.PAGESIZE, 0) == 0
     copy = memory[pages - values.nbytes:pages].view(values.dtype).reshape(values.shape)
     copy[...] = values
-    return np.moveaxis(copy, -1, 1)
+    return copy
+
+
+def at_end_of_page(array):
+    """The same, with channels side by side."""
+    return np.moveaxis(before_no_page(np.moveaxis(array, 1, -1)), -1, 1)
 
 
 def with_gaps(array):
@@ -213,6 +218,18 @@ def test_bits(kind, seed):
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_bits_of_products_that_are_saved_as_they_come(seed):
     check_bits(one_tap, seed, "bfloat16")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("seed", range(12))
+def test_long_rows_of_weights_are_not_read_past_their_end(seed, dtype):
+    """Dot products of panels that are no whole vectors, of rows that are."""
+    rng = np.random.default_rng(seed)
+    channels, kernel = int(rng.choice([1, 4, 8, 16])), int(rng.integers(100, 700))
+    x = random_values(rng, (int(rng.integers(1, 3)), channels, 1, 2 * kernel), dtype)
+    w = random_values(rng, (int(rng.integers(1, 4)), channels, 1, kernel), dtype)
+    assert same_bits(iop.conv(before_no_page(x), before_no_page(w), stride=2, dilation=(1, 2)),
+                     iop.conv(x, w, stride=2, dilation=(1, 2)))
 
 
 @pytest.mark.parametrize("groups", [96, 12])

@@ -140,17 +140,24 @@ def test_late_layers(seed, monkeypatch):
                 for name, got, want in zip(GRADIENTS, conv(case, laid, out=out), exact):
                     check_same(got, want.astype(dtype), f"{case} {dtype} {name}, {threads} threads")
                 check_same(iop.conv(data.input, weight, **case.keywords), output, f"{case} {dtype} output")
+    for tensor in range(3):
+        check_spoilt_layer(case, data, tensor, rng, monkeypatch)
+
+
+def check_spoilt_layer(case, data, tensor, rng, monkeypatch):
+    """One number of a tensor is inf, NaN or too small: samples are computed alike alone and beside others, and the
+    gradients are those without AMX, up to rounding."""
     spoilt = ConvData(*(a.copy() for a in data))
-    tensor = int(rng.integers(3))
     spoilt[tensor].flat[rng.integers(spoilt[tensor].size)] = rng.choice([np.inf, np.nan, 6e-8])
     alone = [conv(case, ConvData(spoilt.grad_output[n:n + 1], spoilt.input[n:n + 1], spoilt.weight),
                   output_mask=(True, False, False)).grad_input for n in range(case.batch)]
     got = conv(case, spoilt)
-    check_same_bits(got.grad_input, np.concatenate(alone), f"{case} {dtype} sample by sample")
-    monkeypatch.setenv(SPLIT, "0")
-    for name, a, b in zip(GRADIENTS, got, conv(case, spoilt)):
-        if dtype != "bfloat16" and name != "grad_bias":
-            check_close(a, b, f"{case} {dtype} {name}, {tensor}")
+    check_same_bits(got.grad_input, np.concatenate(alone), f"{case} sample by sample, {tensor}")
+    if data.input.dtype in (np.float32, np.float16):
+        with monkeypatch.context() as patch:
+            patch.setenv(SPLIT, "0")
+            for name, a, b in zip(GRADIENTS[:2], got, conv(case, spoilt)):
+                check_close(a, b, f"{case} {name}, {tensor}")
 
 
 def check_close(got, want, text):

@@ -211,16 +211,19 @@ cdef const char *weights_of_line(const ConvRun *run, const DotTask *t, int64_t r
 
 
 cdef bint rows_in_place(const ConvRun *run, const DotTask *t, int64_t row, int64_t rows) noexcept nogil:
-    """Say whether a dot product may read the stretch of some rows of weights, whose terms follow each other, where they
-    lie, and past its end up to a whole vector: that is, still in the weights of the row, or of the next one."""
+    """Say whether dot products may read the stretch of some rows of weights, whose terms follow each other, where they
+    lie, and past its end until the vectors of its last panel are whole: that is, still in the weights of the row, or of
+    the next one."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
+    cdef const OutputDot *own = <const OutputDot *>run.blocking.own
+    cdef int64_t last = (t.depth - 1) // own.terms * own.terms
     cdef int64_t left = (sample.cout * lines_of_channel(sample) - t.line) * sample.axis[2].kernel
     if not of_whole_elements(run.problem, w):
         return False
     if row + rows < sample.cin and w.channel == sample.cout * sample.taps * sample.item:
         left += (sample.cin - row - rows) * sample.cout * sample.taps
-    return round_up(t.depth, sample.lanes) <= left
+    return last + round_up(t.depth - last, sample.lanes) <= left
 
 
 cdef void stage_row(const ConvRun *run, const DotTask *t, const char *source, char *to) noexcept nogil:

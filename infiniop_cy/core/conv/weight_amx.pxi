@@ -120,7 +120,7 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     book(local, AMX_STARTS, sample.taps, sizeof(int64_t))
     book(local, AMX_WEIGHT_LINE, sample.taps * AMX_SIDE, 4)
     book(local, AMX_BIAS, tiles.rows, sizeof(double))
-    book(local, AMX_PACKING, amx_packing_bytes(sample, tiles.rows), 1)
+    book(local, AMX_PACKING, amx_packing_bytes(sample, max(tiles.rows, <int64_t>SHARED_ROWS)), 1)
     book(local, AMX_LISTED, tiles.x_pitch, sizeof(int64_t))
     blocking.tasks = own.parts.tasks
 
