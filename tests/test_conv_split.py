@@ -144,6 +144,16 @@ def test_late_layers(seed, monkeypatch):
         check_spoilt_layer(case, data, tensor, rng, monkeypatch)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_more_input_channels_than_are_saved_at_a_time(dtype, rng):
+    """One task has all of them, in rows of grad_weight that are longer than what a kernel joins."""
+    case = ConvCase("many columns", 2, 1, 1100, 72, (9, 9), (1, 1))
+    data = make_case(case, dtype, rng)
+    exact = reference_conv_backward(*data, *case.geometry)[1]
+    with iop.threads(1):
+        check_same(conv(case, data).grad_weight, exact.astype(dtype), dtype)
+
+
 def check_spoilt_layer(case, data, tensor, rng, monkeypatch):
     """One number of a tensor is inf, NaN or too small: samples are computed alike alone and beside others, and the
     gradients are those without AMX, up to rounding."""
