@@ -144,6 +144,19 @@ def test_late_layers(seed, monkeypatch):
         check_spoilt_layer(case, data, tensor, rng, monkeypatch)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(("size", "kernel", "stride", "padding"), [
+    ((1,), (2,), 2, ((1, 5),)), ((1,), (5,), 3, ((3, 1),)), ((2, 1), (3, 4), 3, ((2, 2), (3, 3))),
+    ((1, 4), (2, 3), 2, ((1, 1), (1, 1)))])
+def test_images_smaller_than_the_stride(size, kernel, stride, padding, dtype, rng):
+    """Some taps meet no pixel, so that the only phase has fewer than there are."""
+    for channels in ((27, 26), (130, 96)):
+        case = ConvCase("small", 1, 1, *channels, size, kernel, stride, padding)
+        data = make_case(case, dtype, rng)
+        for name, got, want in zip(GRADIENTS, conv(case, data), reference_conv_backward(*data, *case.geometry)):
+            check_same(got, want.astype(dtype), f"{case} {dtype} {name}")
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_more_input_channels_than_are_saved_at_a_time(dtype, rng):
     """One task has all of them, in rows of grad_weight that are longer than what a kernel joins."""

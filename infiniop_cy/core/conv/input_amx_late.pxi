@@ -18,13 +18,20 @@ cdef int64_t late_panel_bytes(const SampleGeometry *sample, const SumOrder *orde
     return late_chunks(sample, order) * sample.taps * amx_step_bytes(sample)
 
 
+cdef bint has_one_phase(const SampleGeometry *sample) noexcept nogil:
+    """Say whether all taps are those of one phase; of an image smaller than the stride, others meet no phase."""
+    cdef Phase phase
+    make_phase(sample, 0, &phase)
+    return sample.taps == 1 or (phase_count(sample) == 1 and phase.tap_count == sample.taps)
+
+
 cdef bint is_late_input(const ConvProblem *problem, const SumOrder *order, const InputAmx *own) noexcept nogil:
     """Say whether a layer is late: one tile has all pixels, packing takes no more room than the weights' would, the
     taps of all weights are those of one phase, and those of a panel lie together or pixels are few."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef int64_t positions = own.tiling.samples * halo_positions(sample, own.tiling.extent, AMX_POSITIONS)
-    return own.tiles == 1 and own.together == 1 and (phase_count(sample) == 1 or sample.taps == 1) \
+    return own.tiles == 1 and own.together == 1 and has_one_phase(sample) \
         and positions * AMX_LINE * sample.parts <= own.panels * sample.taps * amx_step_bytes(sample) \
         and late_panel_bytes(sample, order) <= LATE_WEIGHT_BYTES and (w.channel >= w.n or positions <= LATE_PIXELS)
 
