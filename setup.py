@@ -58,10 +58,12 @@ KERNEL_FLAGS = [] if DEBUG or SANITIZE else ["-fno-exceptions", "-fno-asynchrono
 # Where there are better sets, the generic one is for CPUs of before 2013: it shall be small, a tenth of the library.
 FALLBACK_FLAGS = [] if DEBUG or SANITIZE else ["-Os"]
 # What plans and calls kernels is no larger than it has to be: more optimisation, and copies of functions and loops for
-# special cases, would make a twentieth more of the wheel and no call shorter; but sums are added by vectors.
+# special cases, would make a twentieth more of the wheel and no call shorter, and room before loops, so that they begin
+# at multiples of 16 bytes, 0.6 %; but sums are added by vectors.
 # clang, which makes no such copies, knows the flags, and warns that they do nothing.
 CORE_FLAGS = [] if DEBUG or SANITIZE else ["-O2", "-fvect-cost-model", "-fno-ipa-cp", "-fno-unswitch-loops",
-                                           "-fno-peel-loops", "-Wno-ignored-optimization-argument"]
+                                           "-fno-peel-loops", "-fno-align-loops", "-fno-align-jumps",
+                                           "-Wno-ignored-optimization-argument"]
 if SANITIZE:
     COMPILE_FLAGS += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]
 if EMULATE_AMX:
