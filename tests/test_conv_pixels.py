@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are prote
 NAMES = ("grad_input", "grad_weight", "grad_bias", "output")
 
 
-def before_no_page(array):
+def contiguous_at_end_of_page(array):
     """A contiguous copy, whose last byte is a page's last before one that cannot be read."""
     values = np.ascontiguousarray(array)
     pages = -(-values.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -27,7 +27,7 @@ def before_no_page(array):
 
 def at_end_of_page(array):
     """The same, with channels side by side."""
-    return np.moveaxis(before_no_page(np.moveaxis(array, 1, -1)), -1, 1)
+    return np.moveaxis(contiguous_at_end_of_page(np.moveaxis(array, 1, -1)), -1, 1)
 
 
 def with_gaps(array):
@@ -228,7 +228,7 @@ def test_long_rows_of_weights_are_not_read_past_their_end(seed, dtype):
     channels, kernel = int(rng.choice([1, 4, 8, 16])), int(rng.integers(100, 700))
     x = random_values(rng, (int(rng.integers(1, 3)), channels, 1, 2 * kernel), dtype)
     w = random_values(rng, (int(rng.integers(1, 4)), channels, 1, kernel), dtype)
-    assert same_bits(iop.conv(before_no_page(x), before_no_page(w), stride=2, dilation=(1, 2)),
+    assert same_bits(iop.conv(contiguous_at_end_of_page(x), contiguous_at_end_of_page(w), stride=2, dilation=(1, 2)),
                      iop.conv(x, w, stride=2, dilation=(1, 2)))
 
 

@@ -4,6 +4,7 @@ import pytest
 from test_conv import GRADIENTS, ISA, blanks, check_same, check_same_bits, conv, describe
 
 import infiniop_cy as iop
+from infiniop_cy.testing import arrange
 from infiniop_cy.testing.conv import ConvCase, ConvData, make_case, reference_conv_backward
 
 SPLIT = "INFINIOP_CY_SPLIT"
@@ -134,7 +135,7 @@ def test_late_layers(seed, monkeypatch):
     output = iop.conv(data.input, data.weight, num_threads=1, **case.keywords)
     for threads in (1, 2, 3):
         with iop.threads(threads):
-            for weight in (data.weight, np.moveaxis(np.ascontiguousarray(np.moveaxis(data.weight, 1, -1)), -1, 1)):
+            for weight in (data.weight, arrange(data.weight, "channels last")):
                 laid = ConvData(data.grad_output, data.input, weight)
                 out = (None, np.full_like(weight, 3), None)
                 for name, got, want in zip(GRADIENTS, conv(case, laid, out=out), exact):

@@ -217,7 +217,11 @@ cdef void find_phase_steps(const ConvRun *run, const Phase *phase, const Box *bl
                            const Halo *halo, int64_t co, char *scratch, AmxPixelSteps *steps) noexcept nogil:
     """Find what a phase's products of one block of co are of: (chunk of co, tap)."""
     cdef const SampleGeometry *sample = run.sample
+    cdef const InputAmx *own = <const InputAmx *>run.blocking.own
     cdef int64_t chunks = ceil_div(min(run.order.channels, sample.cout - co), AMX_STEPS), i, tap, at
+    # Weights of a late layer take the places of those before them.
+    cdef int64_t first = 0 if own.late else co // AMX_STEPS
+    cdef int64_t places = late_chunks(sample, run.order) if own.late else chunks
     cdef int64_t output[3]
     cdef int64_t k[3]
     steps.a_offset = <int64_t *>local_piece(run, AMX_A_OFFSETS, scratch)
@@ -228,7 +232,7 @@ cdef void find_phase_steps(const ConvRun *run, const Phase *phase, const Box *bl
         for i in range(chunks):
             at = i * phase.tap_count + tap
             steps.a_offset[at] = i * rows.chunk + tap_place(sample, block, output, k, halo.low) * rows.row
-            steps.b_offset[at] = ((co // AMX_STEPS + i) * sample.taps + phase.first_packed + tap) \
+            steps.b_offset[at] = ((first + i % places) * sample.taps + phase.first_packed + tap) \
                 * amx_step_bytes(sample)
 
 

@@ -151,11 +151,9 @@ cdef void multiply_late(ConvRun *run, const AmxPixelSteps *all, int64_t position
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
     cdef int64_t each = chain_steps(sample, all.count), places = late_chunks(sample, run.order)
     cdef int64_t step = amx_step_bytes(sample), pitch = late_panel_bytes(sample, run.order)
-    cdef int64_t first = co // AMX_STEPS, packed = 0, then, s = 0, i, p
+    cdef int64_t first = co // AMX_STEPS, packed = 0, then, s = 0, p
     cdef char *weights = local_piece(run, AMX_LATE_WEIGHTS, scratch)
     cdef AmxBatchReduce steps
-    for i in range(all.count):  # in the order of find_phase_steps: (chunk, tap)
-        all.b_offset[i] = (i // sample.taps % places * sample.taps + i % sample.taps) * step
     amx_pixel_steps(sample, &all.rows, &steps)
     while s < all.count:
         steps.a_offset, steps.b_offset, steps.count = all.a_offset + s, all.b_offset + s, min(each, all.count - s)
