@@ -226,7 +226,7 @@ inline void narrow_rows(const char *from, int64_t from_row, char *to, int64_t to
 
 inline void save_panels(const char *from, int64_t panel, char *to, int64_t to_row, int64_t rows, int64_t channels,
                         int bf16, int past) {
-    alignas(64) char pixels[8 * AMX_PANELS_COLUMNS];
+    alignas(64) char pixels[4 * AMX_PANELS_COLUMNS];
     void (*const copy)(const char *, int64_t, char *, int64_t, int64_t, int64_t) = past ? stream_rows : copy_rows;
     const int64_t row = 2 * channels, most = bf16 ? int64_t(sizeof(pixels)) / row : channels > AMX_SIDE ? 1 : rows;
     for (int64_t some; rows > 0; rows -= some, from += 4 * AMX_SIDE * some, to += to_row * some) {

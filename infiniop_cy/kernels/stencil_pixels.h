@@ -120,6 +120,13 @@ struct AskingAhead {
     }
 };
 
+// Sends so many bytes of what is unsent, or its last whole lines.
+inline void send_lines(Unsent *unsent, int64_t bytes) {
+    const int64_t lines = (bytes < unsent->bytes ? bytes : unsent->bytes) / 64 * 64;
+    stream_rows(unsent->data, 0, unsent->to, 0, 1, lines);
+    unsent->data += lines, unsent->to += lines, unsent->bytes -= lines;
+}
+
 // All channels of some results: whole pixels are read and written while they are in the nearest cache, and (not NULL)
 // what is ahead is asked for.
 template <class T, int many, int side, bool edge>
@@ -132,6 +139,7 @@ INFINIOP_INLINE void pixels_block(PixelsPart<T> part, const char *from, int want
     auto tile = [&](auto vectors, auto whole) {
         constexpr int64_t bytes = vectors.value * count * sizeof(T);
         if (ahead) asking.some(bytes);
+        if (r->unsent) send_lines(r->unsent, many * bytes);
         pixels_tile<T, many, vectors.value, edge || !whole.value, whole.value>(part, from, bias, wanted, past, to);
         part.channels -= vectors.value * count, part.weight += vectors.value * r->weights, from += bytes, to += bytes;
         if (bias) bias += vectors.value * count;
@@ -143,8 +151,10 @@ INFINIOP_INLINE void pixels_block(PixelsPart<T> part, const char *from, int want
 template <class T, int many, int side>
 INFINIOP_INLINE void pixels_rows(const StencilPixels *r, const char *from, const void *weight, char *to) {
     typedef compute_vector<T> V;
-    const bool past = r->past && (uintptr_t(to) | r->to_row | r->to_pixel | r->channels * sizeof(T)) % 64 == 0;
-    int64_t lowest = 0, highest = 0, first_row = 0, end_row = r->rows;  // of results that only meet what is inside
+    const bool past = side * sizeof(V) == 64 && sizeof(T) == sizeof(scalar<V>) && r->past &&
+                      (uintptr_t(to) | r->to_row | r->to_pixel | r->channels * sizeof(T)) % 64 == 0;
+    int64_t lowest = 0, highest = 0;
+    int64_t first_row = r->first_row, end_row = r->end_row;  // of results that only meet what is inside
     for (const PixelLine *line = r->line, *end = line + r->lines; line < end; line++) {
         const int64_t last = line->pixel - line->taps + 1;
         lowest = last < lowest ? last : lowest, highest = line->pixel > highest ? line->pixel : highest;
@@ -152,13 +162,13 @@ INFINIOP_INLINE void pixels_rows(const StencilPixels *r, const char *from, const
         end_row = line->end_row < end_row ? line->end_row : end_row;
     }
     const PixelsAhead next(r, many);
-    for (int64_t y = 0; y < r->rows; y++)
-        for (int64_t x = 0; x < r->width; x += many) {
+    for (int64_t y = r->first_row; y < r->end_row; y++)
+        for (int64_t x = r->first_column; x < r->end_column; x += many) {
             int wanted = many;
-            if (r->width < many) wanted = int(r->width);
-            else if (x + many > r->width) x = r->width - many;
+            if (r->end_column - r->first_column < many) wanted = int(r->end_column - r->first_column);
+            else if (x + many > r->end_column) x = r->end_column - many;
             const char *at = from + y * r->from_row + x * r->from_pixel;
-            char *out = to + y * r->to_row + x * r->to_pixel;
+            char *out = to + (y - r->first_row) * r->to_row + (x - r->first_column) * r->to_pixel;
             const PixelsPart<T> part = {r, y, x, r->channels, (const scalar<V> *)weight};
             const PixelsAhead *ahead = x + 2 * many <= r->width ? &next : nullptr;
             if (wanted == many && y >= first_row && y < end_row && lowest + x * r->step >= 0 &&

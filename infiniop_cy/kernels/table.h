@@ -54,6 +54,15 @@ typedef void (*TransposeToKernel)(const char *from, int64_t column, char *to, co
 // 16. Rows follow each other, or begin and end with cache lines.
 typedef void (*StreamKernel)(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t bytes);
 
+// What is still to go past the caches from a stage.
+struct Unsent {
+    const char *data;
+    char *to;       // a cache line
+    int64_t bytes;  // 0 where there is nothing
+    int64_t share;  // of them at a time: whole cache lines
+    int second;     // whether they lie in the second half of the stage
+};
+
 // Copies of `rows` rows of `bytes` between zeros, `before` of them, up to `width` in all; rows are from_row and to_row
 // bytes apart.
 typedef void (*PadKernel)(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t before,
@@ -183,7 +192,7 @@ struct AmxBatchReduce {
 };
 
 enum { AMX_SIDE = 32, AMX_STEPS = 32 };  // rows and columns of one call at most, steps of one instruction
-enum { AMX_PANELS_COLUMNS = 512 };       // of several panels that are saved together, at most
+enum { AMX_PANELS_COLUMNS = 1024 };      // of several panels that are saved together, at most
 
 // What becomes of a product: it replaces what is there, its products are added to that one by one, or their sum.
 enum AmxSums { AMX_SET, AMX_ADD_PRODUCTS, AMX_ADD_SUM };
@@ -237,7 +246,9 @@ typedef void (*StencilKernel)(const struct StencilRows *, const void *from, cons
 // lie. Taps are in lines of up to WIDE_LINE_TAPS with vectors of 64 bytes, else of LINE_TAPS. Distances in bytes, but
 // those of pixels in a row of from, `row` of which there are, and `weights`: elements from the weights of a vector of
 // channels to those of the next one. Beside from's pixels taps meet zeros. bias: null, or whole vectors of the compute
-// type, added last. past: past the caches, as StreamKernel does.
+// type, added last. past: past the caches, as StreamKernel does, where vectors are whole cache lines. Of `width`
+// results in a row those from first_column to end_column are computed, in the rows from first_row to end_row; the first
+// of them goes to `to`. unsent: null, or what is sent meanwhile, as many bytes as are computed.
 enum { LINE_TAPS = 3, WIDE_LINE_TAPS = 5 };
 struct PixelLine {
     int64_t taps;                // one, or some each of which meets the pixel before the last one's
@@ -246,12 +257,14 @@ struct PixelLine {
     int64_t first_row, end_row;  // of the results for which that is inside of from
 };
 struct StencilPixels {
-    int64_t rows, width, channels, from_row, from_pixel, to_row, to_pixel;
+    int64_t first_row, end_row, first_column, end_column, width, channels;
+    int64_t from_row, from_pixel, to_row, to_pixel;
     int64_t row, step;  // pixels of from's rows, and from result to result
     int64_t lines;
     const struct PixelLine *line;
     int64_t weights;
     const void *bias;
+    struct Unsent *unsent;
     bool past;
 };
 typedef void (*StencilPixelsKernel)(const struct StencilPixels *, const char *from, const void *weight, char *to);

@@ -21,6 +21,11 @@ cdef extern from "../kernels/table.h" nogil:
     ctypedef void (*TransposeKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
     ctypedef void (*TransposeToKernel)(const char *, int64_t, char *, const int64_t *, int64_t, int64_t) noexcept nogil
     ctypedef void (*StreamKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
+    ctypedef struct Unsent:
+        const char *data
+        char *to
+        int64_t bytes, share
+        bint second
     ctypedef void (*PadKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t,
                                int64_t) noexcept nogil
     ctypedef struct BatchReduce:
@@ -55,10 +60,12 @@ cdef extern from "../kernels/table.h" nogil:
     ctypedef struct PixelLine:
         int64_t taps, at, pixel, first_row, end_row
     ctypedef struct StencilPixels:
-        int64_t rows, width, channels, from_row, from_pixel, to_row, to_pixel, row, step, lines
+        int64_t first_row, end_row, first_column, end_column, width, channels
+        int64_t from_row, from_pixel, to_row, to_pixel, row, step, lines
         const PixelLine *line
         int64_t weights
         const void *bias
+        Unsent *unsent
         bint past
     ctypedef void (*StencilPixelsKernel)(const StencilPixels *, const char *, const void *, char *) noexcept nogil
     ctypedef struct StencilDotRows:

@@ -6,6 +6,7 @@
 include "depthwise_blocks.pxi"   # tiles, their blocks, and how pixels are moved in and out
 include "depthwise_tile.pxi"     # both gradients on one tile
 include "depthwise_pixels.pxi"   # an output whose channels lie side by side
+include "depthwise_rows.pxi"     # ... by whole rows, past the caches
 include "depthwise_weights.pxi"  # a vector of weights for each tap
 
 
@@ -83,13 +84,15 @@ cdef bint lies_by_channels(const ConvProblem *problem) noexcept nogil:
 
 
 cdef void cut_channels(const ConvProblem *problem, int64_t lines, Depthwise *own) noexcept nogil:
-    """Cut the channels into tasks; where they lie side by side, of at most so many cache lines of a pixel."""
+    """Cut the channels into tasks; where they lie side by side, of at most so many cache lines of a pixel, about as
+    many each."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t bytes = (own.g_apart + own.x_apart + own.sums_apart) * sample.lanes * sample.item
+    cdef int64_t of_line = max(<int64_t>1, CONV_ALIGN // (sample.lanes * itemsize_of(sample.dtype)))
+    cdef int64_t vectors = ceil_div(lane_channels(sample), sample.lanes), most = max(<int64_t>1, lines * of_line)
     own.vectors = own.block_vectors = 1
     if lies_by_channels(problem):
-        own.vectors = lines * CONV_ALIGN // (sample.lanes * itemsize_of(sample.dtype))
-        own.vectors = max(<int64_t>1, min(own.vectors, ceil_div(lane_channels(sample), sample.lanes)))
+        own.vectors = min(vectors, most, round_up(ceil_div(vectors, ceil_div(vectors, most)), of_line))
         own.block_vectors = max(<int64_t>1, min(own.vectors, STENCIL_BYTES // bytes))
     own.each = sample.lanes * own.vectors
     own.by_lines = lies_by_channels(problem) and lane_channels(sample) >= 4 * own.each \
@@ -116,15 +119,16 @@ cdef int64_t cut_depthwise(const ConvProblem *problem, int gradients, int thread
     own.x_apart = own.blocks.input.plane
     own.sums_apart = sample_positions(own.blocks.pixels, STENCIL_MOST_POSITIONS)
     own.tiles = count_tiles(&own.blocks.tiling, 1, own.blocks.steps)
-    own.by_pixels = writes_pixels(problem, &own.blocks)
-    if gradients & FOR_GRAD_WEIGHT or not own.by_pixels:
-        cut_channels(problem, DOT_LINES if gradients & FOR_GRAD_WEIGHT and dots_pixels(problem) else STENCIL_LINES, own)
-    else:
+    own.by_pixels, own.staged = writes_pixels(problem, &own.blocks), False
+    lines = STENCIL_LINES
+    if gradients & FOR_GRAD_WEIGHT:
+        lines = DOT_LINES if dots_pixels(problem) or may_stage(problem, own) else lines
+    elif own.by_pixels:
         lines = PIXEL_CHANNELS * itemsize_of(sample.dtype) // CONV_ALIGN
+    cut_channels(problem, lines, own)
+    while lines > STENCIL_LINES and problem.batch * own.tiles * own.parts < 2 * threads:
+        lines = max(<int64_t>STENCIL_LINES, lines // 2)
         cut_channels(problem, lines, own)
-        while lines > STENCIL_LINES and problem.batch * own.tiles * own.parts < 4 * threads:
-            lines = max(<int64_t>STENCIL_LINES, lines // 2)
-            cut_channels(problem, lines, own)
     own.by_tiles = own.parts < 8 * threads
     own.together = tiles_together(problem, threads, own)
     if own.by_tiles and gradients & FOR_GRAD_WEIGHT:
@@ -158,6 +162,9 @@ cdef void block_depthwise(const ConvProblem *problem, const SumOrder *order, int
     book(local, STENCIL_PRODUCTS, own.products, vector)
     book(local, STENCIL_TOTALS, own.products, vector)
     book(local, STENCIL_BIAS, own.each * sample.cout, sizeof(double))
+    own.staged = may_stage(problem, own) and own.parts == 1
+    if own.staged:
+        book(local, STENCIL_STAGE, 2, staged_bytes(sample))
     blocking.prepares = ceil_div(problem.batch * own.tiles, own.together) * own.parts if own.by_tiles else 1
     blocking.tasks = own.parts
 
@@ -189,7 +196,7 @@ cdef void begin_lanes(const ConvRun *run, int64_t part, char *scratch, LaneTask 
     t.g, t.x = local_piece(run, STENCIL_G, scratch), local_piece(run, STENCIL_X, scratch)
     t.sums, t.old = local_piece(run, STENCIL_SUMS, scratch), local_piece(run, STENCIL_OLD, scratch)
     t.weights, t.products = local_piece(run, STENCIL_WEIGHTS, scratch), local_piece(run, STENCIL_PRODUCTS, scratch)
-    t.totals = local_piece(run, STENCIL_TOTALS, scratch)
+    t.totals, t.stage = local_piece(run, STENCIL_TOTALS, scratch), local_piece(run, STENCIL_STAGE, scratch)
 
 
 cdef bint prepare_depthwise(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:

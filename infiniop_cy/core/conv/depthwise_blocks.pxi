@@ -9,7 +9,7 @@ cdef enum:
     AMX_LEAVES_GROUPS = 8         # ... of bfloat16 without a stride, at most, where there is AMX,
     AMX_LEAVES_ONE = 4            # and of a single group
     STENCIL_LINES = 2             # bytes of a pixel that a task reads where channels lie side by side, in cache lines
-    DOT_LINES = 8                 # ... where it may sum grad_weight there
+    DOT_LINES = 16                # ... where it may sum grad_weight there
     PIXEL_CHANNELS = 512          # of a task that computes them where they lie, at most
     STENCIL_BYTES = 2 << 20       # of all blocks of a task
     STENCIL_KEPT = 1 << 20        # a thread, of sums of grad_weight for the second round
@@ -32,6 +32,7 @@ cdef enum:
     STENCIL_PRODUCTS = 8
     STENCIL_TOTALS = 9
     STENCIL_BIAS = 10
+    STENCIL_STAGE = 11
 
 
 # Steps count grad_output's pixels and those of a phase of the input alike: step s is output pixel s, and the input

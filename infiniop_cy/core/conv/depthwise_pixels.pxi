@@ -94,51 +94,80 @@ cdef int64_t fill_pixel_lines(const LaneTask *t, const Phase *phase, const Box *
     return count
 
 
-cdef void compute_phase(const LaneTask *t, int64_t number, const void *bias) noexcept nogil:
-    """Compute a tile's pixels of a phase."""
+# The pixels of one phase in a tile.
+ctypedef struct PhasePixels:
+    Box part               # of the phase's steps
+    StencilPixels pixels
+    const char *source     # what the first step of a plane meets
+    const char *weights
+    char *to
+    PixelLine lines[MOST_PIXEL_LINES]
+
+
+cdef bint begin_phase(const LaneTask *t, int64_t number, const void *bias, PhasePixels *phase) noexcept nogil:
+    """Find a tile's pixels of the phase of that number; return whether there are any."""
     cdef const SampleGeometry *sample = t.run.sample
-    cdef const Phase *phase = &t.tables.phases[number]
+    cdef const Phase *taps = &t.tables.phases[number]
     cdef const ConvView *x = &t.run.problem.view[CONV_GRAD_OUTPUT]
     cdef const ConvView *out = &t.run.problem.view[CONV_GRAD_INPUT]
-    cdef int64_t z
     cdef int64_t size[3]
-    cdef const char *source = x.data + t.tile.n * x.n + t.channel * x.channel
-    cdef char *to = out.data + t.tile.n * out.n + t.channel * out.channel
-    cdef PixelLine lines[MOST_PIXEL_LINES]
-    cdef StencilPixels pixels
-    cdef Box part
+    cdef StencilPixels *pixels = &phase.pixels
     cdef int d
-    if not phase_part(phase, &t.tile, &part):
-        return
+    if not phase_part(taps, &t.tile, &phase.part):
+        return False
+    phase.source = x.data + t.tile.n * x.n + t.channel * x.channel
+    phase.to = out.data + t.tile.n * out.n + t.channel * out.channel
     for d in range(3):
-        source += part.first[d] * sample.source[d].step * x.space[d]
-        to += (phase.axis[d].first + part.first[d] * sample.axis[d].stride) * out.space[d]
+        phase.source += phase.part.first[d] * sample.source[d].step * x.space[d]
+        phase.to += (taps.axis[d].first + phase.part.first[d] * sample.axis[d].stride) * out.space[d]
+    phase.weights = t.weights + t.tables.start[number] * sample.lanes * sample.item
     output_size(sample, size)
-    pixels.line = lines
-    pixels.rows, pixels.width, pixels.channels = part.extent[1], part.extent[2], t.channels
+    pixels.line = phase.lines
+    pixels.first_row, pixels.end_row, pixels.first_column = 0, phase.part.extent[1], 0
+    pixels.width = pixels.end_column = phase.part.extent[2]
+    pixels.channels = t.channels
     pixels.from_row, pixels.from_pixel = sample.source[1].step * x.space[1], sample.source[2].step * x.space[2]
     pixels.to_row, pixels.to_pixel = sample.axis[1].stride * out.space[1], sample.axis[2].stride * out.space[2]
     pixels.row, pixels.step = size[2], sample.source[2].step
     pixels.weights, pixels.past, pixels.bias = t.bytes // sample.item, t.run.problem.stream, bias
-    for z in range(part.extent[0]):
-        pixels.lines = fill_pixel_lines(t, phase, &part, z, lines)
-        kernels.stencil_pixels[sample.dtype](
-            &pixels, source + z * sample.source[0].step * x.space[0],
-            t.weights + t.tables.start[number] * sample.lanes * sample.item,
-            to + z * sample.axis[0].stride * out.space[0])
+    pixels.unsent = NULL
+    return True
+
+
+cdef void begin_plane(const LaneTask *t, int64_t number, int64_t z, PhasePixels *phase) noexcept nogil:
+    """Go to a phase's plane of that number, after the one before it."""
+    cdef const SampleGeometry *sample = t.run.sample
+    phase.pixels.lines = fill_pixel_lines(t, &t.tables.phases[number], &phase.part, z, phase.lines)
+    if z > 0:
+        phase.source += sample.source[0].step * t.run.problem.view[CONV_GRAD_OUTPUT].space[0]
+        phase.to += sample.axis[0].stride * t.run.problem.view[CONV_GRAD_INPUT].space[0]
+
+
+cdef void compute_phase(const LaneTask *t, int64_t number, const void *bias) noexcept nogil:
+    """Compute a tile's pixels of a phase where they lie."""
+    cdef PhasePixels phase
+    cdef int64_t z
+    if not begin_phase(t, number, bias, &phase):
+        return
+    for z in range(phase.part.extent[0]):
+        begin_plane(t, number, z, &phase)
+        kernels.stencil_pixels[t.run.sample.dtype](&phase.pixels, phase.source, phase.weights, phase.to)
 
 
 cdef void compute_pixels(const LaneTask *t) noexcept nogil:
     """Compute a tile's pixels."""
     cdef double bias[PIXEL_CHANNELS]
-    cdef bint biased = has_output_bias(t.run.problem)
+    cdef const void *added = <const void *>bias if has_output_bias(t.run.problem) else NULL
     cdef int64_t number, first = 0
-    while biased and first < t.channels:
+    while added != NULL and first < t.channels:
         load_output_bias(t.run.problem, t.channel + first, min(<int64_t>BIAS_STAGED, t.channels - first),
                          <char *>bias + first * t.run.sample.item)
         first += BIAS_STAGED
+    if stages_task(t):
+        compute_staged(t, added)
+        return
     for number in range(phase_count(t.run.sample)):
-        compute_phase(t, number, <const void *>bias if biased else NULL)
+        compute_phase(t, number, added)
 
 
 # ---- the sums of grad_weight
@@ -237,9 +266,9 @@ cdef void run_lane_tile(const LaneTask *t, char *products) noexcept nogil:
     if t.of_weight and dots_task(t):
         dot_pixels(t, products)
         rest.of_weight = False
-    # Elements of 16 bits are widened once for both gradients, where grad_weight takes blocks of them.
+    # Elements of 16 bits are widened once for both gradients, where grad_weight takes blocks of them, but for rows.
     if t.of_input and not t.nonfinite[0] and t.own.by_pixels \
-            and (not rest.of_weight or itemsize_of(t.run.sample.dtype) == t.run.sample.item):
+            and (not rest.of_weight or itemsize_of(t.run.sample.dtype) == t.run.sample.item or stages_task(t)):
         compute_pixels(t)
         rest.of_input = False
     if rest.of_weight or rest.of_input:

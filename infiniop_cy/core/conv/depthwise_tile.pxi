@@ -6,7 +6,8 @@ ctypedef struct Depthwise:
     int64_t block_vectors  # of which so many are packed at a time
     int64_t g_apart, x_apart, sums_apart  # positions from a vector's block to the next one's
     int64_t each, parts    # channels of a task, tasks along them
-    bint by_pixels         # an image's pixels are computed where they lie
+    bint by_pixels         # an image's pixels are computed where they lie,
+    bint staged            # or in rows by way of a stage
     bint by_lines          # tasks begin where lines of memory do
     int64_t tiles          # of a sample
     int64_t products       # vectors of a task's sums of grad_weight
@@ -30,6 +31,7 @@ ctypedef struct LaneTask:
     char *sums
     char *old
     char *weights
+    char *stage            # of two rows of pixels
     char *products         # of one tile
     char *totals
     bint nonfinite[STENCIL_GROUP]  # whether there are inf or NaN among the weights of an output

@@ -1,14 +1,6 @@
 # Non-temporal stores by way of a stage, for pixels that fill no cache lines of their own: what is written to the cache
 # goes past it while the next pixels are computed, some lines with every register tile. All at once they would wait for
 # memory, and parts of a line would be sent one by one.
-ctypedef struct Unsent:
-    const char *data
-    char *to
-    int64_t bytes          # still to be sent; 0 where there is nothing
-    int64_t share          # of them at a time: whole cache lines
-    bint second            # whether they lie in the second half of the stage
-
-
 cdef void send_nothing(Unsent *unsent) noexcept nogil:
     """Plan to send nothing."""
     memset(unsent, 0, sizeof(Unsent))

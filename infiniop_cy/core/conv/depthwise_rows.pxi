@@ -1,0 +1,86 @@
+# Rows of pixels that go past the caches by way of a stage, since they fill no cache lines of their own: pixels of one
+# phase are apart from each other, and those of all phases together are whole rows.
+
+cdef enum:
+    STAGED_PHASES = 4      # of a row, at most
+    STAGED_BYTES = 8 << 10  # at once, about, in steps of which each phase computes
+    STAGED_STEPS = 8       # so many at a time
+
+
+cdef bint may_stage(const ConvProblem *problem, const Depthwise *own) noexcept nogil:
+    """Say whether the pixels of all channels are whole rows that may go that way."""
+    cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
+    return problem.stream and own.by_pixels and 2 <= problem.sample.axis[2].phases <= STAGED_PHASES \
+        and out.space[2] == lane_channels(&problem.sample) * itemsize_of(problem.sample.dtype)
+
+
+cdef int64_t staged_steps(const SampleGeometry *sample) noexcept nogil:
+    """Return how many steps of a row are staged at once."""
+    cdef int64_t step = sample.axis[2].stride * lane_channels(sample) * itemsize_of(sample.dtype)
+    return max(<int64_t>STAGED_STEPS, STAGED_BYTES // step // STAGED_STEPS * STAGED_STEPS)
+
+
+cdef int64_t staged_bytes(const SampleGeometry *sample) noexcept nogil:
+    """Return the bytes of half a stage, in whole cache lines."""
+    return round_up(staged_steps(sample) * sample.axis[2].stride * lane_channels(sample) * itemsize_of(sample.dtype),
+                    CONV_ALIGN)
+
+
+cdef bint stages_task(const LaneTask *t) noexcept nogil:
+    """Say whether the pixels of a task go that way: where they do not begin with cache lines, or vectors are no whole
+    lines."""
+    cdef const SampleGeometry *sample = &t.run.problem.sample
+    cdef const ConvView *out = &t.run.problem.view[CONV_GRAD_INPUT]
+    return t.own.staged and (itemsize_of(sample.dtype) < sample.item or (
+        <uintptr_t>out.data | <uintptr_t>(out.n | out.space[0] | out.space[1] | out.space[2])) % CONV_ALIGN != 0)
+
+
+cdef void compute_steps(const LaneTask *t, PhasePixels *phases, int64_t count, int64_t y, int64_t x, char *stage,
+                        Unsent *unsent) noexcept nogil:
+    """Compute the pixels of all phases under some steps of a row, and send what is unsent meanwhile."""
+    cdef StencilPixels *pixels
+    cdef int64_t i
+    for i in range(count):
+        pixels = &phases[i].pixels
+        pixels.first_row, pixels.end_row = y, y + 1
+        pixels.first_column, pixels.end_column = x, min(pixels.width, x + staged_steps(t.run.sample))
+        pixels.past, pixels.unsent = False, unsent
+        kernels.stencil_pixels[t.run.sample.dtype](pixels, phases[i].source, phases[i].weights,
+                                                   stage + (phases[i].to - phases[0].to))
+    send(unsent, unsent.bytes)
+
+
+cdef void compute_staged_row(const LaneTask *t, PhasePixels *phases, int64_t count, int64_t y,
+                             Unsent *unsent) noexcept nogil:
+    """Compute a row of pixels in the half of the stage that is not being sent, then in the other one, and so on."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef const ConvView *out = &t.run.problem.view[CONV_GRAD_INPUT]
+    cdef int64_t step = sample.axis[2].stride * out.space[2], row = t.pixels.extent[2] * out.space[2]
+    cdef int64_t most = staged_steps(sample), x = 0
+    cdef char *to = phases[0].to + y * sample.axis[1].stride * out.space[1]
+    cdef char *half
+    while x * step < row:
+        half = t.stage if unsent.second else t.stage + staged_bytes(sample)
+        compute_steps(t, phases, count, y, x, half, unsent)
+        begin_sending(half, to + x * step, min(row - x * step, most * step), 1, unsent)
+        unsent.second = not unsent.second
+        x += most
+
+
+cdef void compute_staged(const LaneTask *t, const void *bias) noexcept nogil:
+    """Compute a tile's pixels row by row."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef PhasePixels phases[STAGED_PHASES]
+    cdef int64_t of_row = sample.axis[2].phases, group, number, count, i, z, y
+    cdef Unsent unsent
+    send_nothing(&unsent)
+    for group in range(phase_count(sample) // of_row):
+        number, count = group * of_row, 0
+        while count < of_row and begin_phase(t, number + count, bias, &phases[count]):
+            count += 1
+        for z in range(phases[0].part.extent[0] if count else 0):
+            for i in range(count):
+                begin_plane(t, number + i, z, &phases[i])
+            for y in range(phases[0].part.extent[1]):
+                compute_staged_row(t, phases, count, y, &unsent)
+    send(&unsent, unsent.bytes)
