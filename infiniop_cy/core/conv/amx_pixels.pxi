@@ -208,7 +208,10 @@ cdef int pack_amx_box(const ConvRun *run, const Box *block, int64_t channel, int
 
 cdef void prefetch_next_block(const ConvRun *run, const Tiling *tiling, const Halo *halo, int64_t number, int64_t group,
                               int64_t calls, Prefetch *prefetch) noexcept nogil:
-    """Plan to prefetch the grad_output under the tile of that number of the phases' grid, if there is one."""
+    """Plan to prefetch the grad_output under the tile of that number of the phases' grid, if there is one: in `calls`
+    parts, or, where channels lie side by side, for ask_meanwhile."""
+    cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t channels = min(run.order.channels, run.sample.cout), item = itemsize_of(run.sample.dtype)
     cdef int64_t grid[3]
     cdef int64_t size[3]
     cdef Box next
@@ -218,8 +221,11 @@ cdef void prefetch_next_block(const ConvRun *run, const Tiling *tiling, const Ha
     if run.sample.folded == 1 and nth_tile(tiling, run.problem.batch, grid, number, &next):
         block_under(&next, halo, &next)
         source_span(run.sample, &next, &next)
-        plan_prefetch(run.problem, size, &next, group * run.sample.cout, min(run.order.channels, run.sample.cout),
-                      calls, prefetch)
+        if view.channel == item:
+            plan_pixels(view, size, &next, group * run.sample.cout, channels * item, prefetch)
+            prefetch.lines = 0
+        else:
+            plan_prefetch(run.problem, size, &next, group * run.sample.cout, channels, calls, prefetch)
 
 
 # ---- weights, as steps of [part][half of the columns][pair of co][16 columns]
@@ -260,16 +266,20 @@ cdef int64_t chain_steps(const SampleGeometry *sample, int64_t count) noexcept n
 
 cdef void multiply_amx_pixels(const SampleGeometry *sample, const AmxPixelSteps *all, int64_t positions,
                               const char *weights, int64_t columns, char *sums, bint adding, const char *then,
-                              Prefetch *prefetch) noexcept nogil:
+                              int64_t calls, Prefetch *prefetch) noexcept nogil:
     """Compute the sums of so many positions and columns, or (adding) add to them; some steps at a time are summed from
-    zero. then: the weights that are multiplied afterwards."""
+    zero. then: the weights that are multiplied afterwards, to be asked for; NULL where they stay in a cache. calls:
+    products that share what is left to prefetch then."""
     cdef int64_t each = chain_steps(sample, all.count), s = 0
     cdef AmxBatchReduce steps
     amx_pixel_steps(sample, &all.rows, &steps)
     while s < all.count:
         steps.a_offset, steps.b_offset, steps.count = all.a_offset + s, all.b_offset + s, min(each, all.count - s)
-        steps.ahead.at = weights + all.b_offset[s + each] if s + each < all.count else then
-        steps.ahead.rows, steps.ahead.bytes = 1, each * amx_step_bytes(sample)
+        if then == NULL:
+            ask_meanwhile(prefetch, calls, &steps.ahead)
+        else:
+            steps.ahead.at = weights + all.b_offset[s + each] if s + each < all.count else then
+            steps.ahead.rows, steps.ahead.bytes = 1, each * amx_step_bytes(sample)
         prefetch_some(prefetch)
         kernels.amx.multiply(&steps, all.rows.first, positions, weights, columns, sums, AMX_SUM_ROW,
                              AMX_ADD_SUM if adding or s > 0 else AMX_SET)

@@ -6,6 +6,7 @@ cdef enum:
     AMX_NEAR_WEIGHTS = 1 << 20   # bytes of a task's weights that are read again for some pixels; measured
     AMX_READY_PANELS = 2         # of a task, with more of which packing pays: lines that begin anywhere cost two
 
+    AMX_TASK_PANELS = 16         # of a task, at most, if it does not write whole pixels
     AMX_FEW_PANELS = 8           # of a task, with as many of which packing takes as long as a third of the products
 
     # pieces of scratch; shared:
@@ -40,7 +41,7 @@ cdef void order_input_amx(const SampleGeometry *sample, SumOrder *order) noexcep
 
 cdef int64_t input_amx_pixels(const SampleGeometry *sample, int64_t channels) noexcept nogil:
     """Return the pixels of a tile, where there is no need for more tasks."""
-    cdef int64_t task_channels = min(round_up(sample.cin, AMX_SIDE), <int64_t>AMX_PANELS_COLUMNS)
+    cdef int64_t task_channels = min(round_up(sample.cin, AMX_SIDE), <int64_t>AMX_TASK_PANELS * AMX_SIDE)
     cdef int64_t bytes = amx_element_bytes(sample) * round_up(channels, AMX_STEPS) + 4 * task_channels
     return max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS, AMX_INPUT_BYTES // bytes))
 
@@ -91,6 +92,23 @@ cdef int64_t amx_panel_bytes(const SampleGeometry *sample) noexcept nogil:
     return amx_chunks(sample) * sample.taps * amx_step_bytes(sample)
 
 
+cdef void cut_input_columns(const ConvProblem *problem, int threads, InputAmx *own) noexcept nogil:
+    """Cut panels into tasks, about as many each, so that no thread waits for long; or into none where weights stay in
+    a cache and whole pixels can be written past these."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t parts = ceil_div(own.panels, own.task_panels), tasks
+    if channels_in_line(problem) and own.panels <= AMX_PANELS_COLUMNS // AMX_SIDE \
+            and own.panels * amx_panel_bytes(sample) <= AMX_NEAR_WEIGHTS:
+        parts = 1
+    while True:
+        own.task_panels = ceil_div(own.panels, parts)
+        tasks = input_amx_tasks(sample, own)
+        if threads == 1 or own.task_panels == 1 or tasks >= threads and (
+                own.task_panels <= AMX_FEW_PANELS or tasks >= 2 * threads and not uneven_tasks(tasks, threads)):
+            break
+        parts += 1
+
+
 cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                           Blocking *blocking) noexcept nogil:
     """Make the tiles smaller, then the tasks narrower, while there are too few tasks for the threads."""
@@ -104,7 +122,7 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
     widen_groups(&wide.sample, own.together, &sums)
     pixels = input_amx_pixels(sample, sums.channels)
     own.panels = ceil_div(sample.cin, AMX_SIDE)
-    own.task_panels = min(own.panels, <int64_t>AMX_PANELS_COLUMNS // AMX_SIDE)
+    own.task_panels = min(own.panels, <int64_t>AMX_TASK_PANELS)
     own.tiles = tile_phases(&wide, pixels, AMX_POSITIONS, &own.tiling)
     own.late = is_late_input(&wide, &sums, own)
     if own.late:
@@ -112,9 +130,8 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
     while threads > 1 and pixels > AMX_MIN_PIXELS and input_amx_tasks(sample, own) < 4 * threads and not own.late:
         pixels //= 2
         own.tiles = tile_phases(&wide, pixels, AMX_POSITIONS, &own.tiling)
-    while threads > 1 and own.task_panels > 1 \
-            and input_amx_tasks(sample, own) < (2 if own.task_panels > AMX_FEW_PANELS else 1) * threads:
-        own.task_panels = ceil_div(own.task_panels, 2)
+    if not own.late:
+        cut_input_columns(&wide, threads, own)
     own.positions = own.tiling.samples * halo_positions(sample, own.tiling.extent, AMX_POSITIONS)
     chunks = ceil_div(sums.channels, AMX_STEPS)
     book(local, AMX_PREPARED, AMX_STEPS * AMX_SIDE * min(sample.taps, <int64_t>AMX_STAGED_TAPS),
@@ -248,7 +265,8 @@ cdef void multiply_phase_amx(const ConvRun *run, const AmxPixelSteps *steps, int
     """Add the products of one block of co and a phase to those of the blocks before. unit: of joined groups."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
-    cdef int64_t p, at
+    cdef int64_t p, at, near_bytes = panels * (amx_panel_bytes(sample) + 2 * own.positions * AMX_SUM_ROW)
+    cdef bint near = near_bytes <= AMX_NEAR_WEIGHTS  # with sums, and with what these become in memory
     cdef char *weights = panel_weights(run, unit, panel_from)
     cdef char *sums = local_piece(run, AMX_SUMMED, scratch)
     cdef const char *then
@@ -257,9 +275,11 @@ cdef void multiply_phase_amx(const ConvRun *run, const AmxPixelSteps *steps, int
         if p + 1 == panels:  # the next block of co, or the next tile
             at = (co + run.order.channels) // AMX_STEPS * sample.taps if co + run.order.channels < sample.cout else 0
             then = weights + at * amx_step_bytes(sample)
+        if near:
+            then = NULL
         multiply_amx_pixels(sample, steps, positions, weights + p * amx_panel_bytes(sample),
                             min(<int64_t>AMX_SIDE, sample.cin - (panel_from + p) * AMX_SIDE),
-                            sums + p * own.positions * AMX_SUM_ROW, co > 0, then, prefetch)
+                            sums + p * own.positions * AMX_SUM_ROW, co > 0, then, panels - p, prefetch)
 
 
 cdef bint puts_at_once(const JoinedGroups *joined, const Box *part) noexcept nogil:

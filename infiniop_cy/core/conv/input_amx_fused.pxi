@@ -172,7 +172,7 @@ cdef void multiply_fused(const ConvRun *run, const Box *tile, const Box *block, 
             steps.a_offset[at] = i * steps.rows.chunk + block_offset(block, output, halo.low) * AMX_LINE
             steps.b_offset[at] = at * amx_step_bytes(sample)
     multiply_amx_pixels(sample, &steps, positions_of(tile, block), weights,
-                        sample.cin * phase_count(sample), local_piece(run, FUSED_SUMMED, scratch), False, weights,
+                        sample.cin * phase_count(sample), local_piece(run, FUSED_SUMMED, scratch), False, NULL, 1,
                         prefetch)
 
 

@@ -92,3 +92,21 @@ cdef void prefetch_some(Prefetch *prefetch) noexcept nogil:
             prefetch.channels -= 1
             if prefetch.channels == 0 and prefetch.then != NULL:
                 prefetch[0] = prefetch.then[0]
+
+
+cdef void ask_meanwhile(Prefetch *prefetch, int64_t products, AmxAhead *ahead) noexcept nogil:
+    """Have a product ask for its share of what is planned but in no parts (lines = 0), which so many products ask
+    for."""
+    cdef int64_t share
+    ahead.at, ahead.row, ahead.rows, ahead.bytes = prefetch.source + prefetch.done, prefetch.channel, 0, prefetch.bytes
+    if prefetch.lines or not prefetch.channels:
+        return
+    if prefetch.channels == 1:
+        share = round_up(ceil_div(prefetch.bytes - prefetch.done, products), CONV_ALIGN)
+        ahead.rows, ahead.bytes = 1, min(share, prefetch.bytes - prefetch.done)
+        prefetch.done += share
+        prefetch.channels = prefetch.done < prefetch.bytes
+    else:
+        ahead.rows = ceil_div(prefetch.channels, products)
+        prefetch.source += ahead.rows * prefetch.channel
+        prefetch.channels -= ahead.rows
