@@ -10,51 +10,60 @@ cdef enum:
     PART_KEEP_TIME = 140
 
 
-cdef double amx_packing_time(const SampleGeometry *sample, int64_t rows, int64_t columns) noexcept nogil:
-    """Estimate the time to pack both operands of so many rows and columns."""
-    return <double>(AMX_PACK_TIME if sample.parts == 1 else PART_PACK_TIME) * (2 * columns + rows)
+cdef double amx_packing_time(const ConvProblem *problem, int64_t rows, int64_t columns) noexcept nogil:
+    """Estimate the time to pack both operands of so many rows and columns. Where pixels lie side by side, they are
+    transposed for the pairs of columns; where channels do, for the rows."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t item = itemsize_of(sample.dtype)
+    cdef double elements = 2 * columns + rows
+    if sample.parts > 1 and problem.view[CONV_GRAD_OUTPUT].channel == item and problem.view[CONV_INPUT].channel == item:
+        elements = columns + 1.4 * rows
+    return (AMX_PACK_TIME if sample.parts == 1 else PART_PACK_TIME) * elements
 
 
-cdef double amx_task_time(const SampleGeometry *sample, int64_t rows, int64_t columns, bint packing) noexcept nogil:
+cdef double amx_task_time(const ConvProblem *problem, int64_t rows, int64_t columns, bint packing) noexcept nogil:
     """Estimate the time of a task, with or without packing."""
+    cdef const SampleGeometry *sample = &problem.sample
     return <double>round_up(rows, AMX_HALF) * round_up(columns, AMX_HALF) * sample.taps \
-        + (amx_packing_time(sample, rows, columns) if packing else 0)
+        + (amx_packing_time(problem, rows, columns) if packing else 0)
 
 
-cdef double one_amx_round_time(const SampleGeometry *sample, int64_t rows, int64_t columns, bint packing,
+cdef double one_amx_round_time(const ConvProblem *problem, int64_t rows, int64_t columns, bint packing,
                                int threads) noexcept nogil:
     """Estimate the time until all tasks of at most so many rows and columns are done: each is taken by the thread that
     is idle first."""
+    cdef const SampleGeometry *sample = &problem.sample
     cdef double busy[AMX_FEW_THREADS]
     cdef double most = 0
     cdef int64_t down = ceil_div(sample.cout, rows), across = ceil_div(sample.cin, columns), i
     cdef int64_t tasks = sample.groups * down * across
     cdef int t, idle
     if tasks > AMX_FEW_TASKS or threads > AMX_FEW_THREADS:
-        return amx_task_time(sample, rows, columns, packing) * (<double>tasks / threads + 1)
+        return amx_task_time(problem, rows, columns, packing) * (<double>tasks / threads + 1)
     memset(busy, 0, sizeof(busy))
     for i in range(tasks):
         idle = 0
         for t in range(1, threads):
             if busy[t] < busy[idle]:
                 idle = t
-        busy[idle] += amx_task_time(sample, min(rows, sample.cout - i // across % down * rows),
+        busy[idle] += amx_task_time(problem, min(rows, sample.cout - i // across % down * rows),
                                     min(columns, sample.cin - i % across * columns), packing)
         most = max(most, busy[idle])
     return most
 
 
-cdef double cut_amx_tasks(const SampleGeometry *sample, int threads, bint packing, int64_t most_rows, int64_t *rows,
+cdef double cut_amx_tasks(const ConvProblem *problem, int threads, bint packing, int64_t most_rows, int64_t *rows,
                           int64_t *panels) noexcept nogil:
     """Find the rows, of at most most_rows, and the panels of columns of a task whose sums fit the cache; return the
     time that all of them take, or about, with packing or without it."""
+    cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t r = min(sample.cout, most_rows), p
     cdef double time, least = -1
     while True:
         p = ceil_div(sample.cin, AMX_SIDE)
         while True:
             if r * p * sample.taps * AMX_SIDE * 4 <= (AMX_SUM_BYTES if p > 1 else 2 * AMX_SUM_BYTES):
-                time = one_amx_round_time(sample, r, p * AMX_SIDE, packing, threads)
+                time = one_amx_round_time(problem, r, p * AMX_SIDE, packing, threads)
                 if least < 0 or time < least:
                     least, rows[0], panels[0] = time, r, p
             if p == 1:
@@ -65,10 +74,11 @@ cdef double cut_amx_tasks(const SampleGeometry *sample, int threads, bint packin
         r = round_up(ceil_div(r, 2), AMX_HALF)
 
 
-cdef bint two_amx_rounds_pay(const SampleGeometry *sample, const Tiling *tiling, int threads,
+cdef bint two_amx_rounds_pay(const ConvProblem *problem, const Tiling *tiling, int threads,
                              double time) noexcept nogil:
     """Say whether tasks that take this time are slower than tiles that any thread takes, whose sums are kept and
     joined: nothing is packed twice, and threads have as much to do."""
+    cdef const SampleGeometry *sample = &problem.sample
     cdef double keeping = AMX_KEEP_TIME if sample.parts == 1 else PART_KEEP_TIME
     keeping *= <double>sample.cout * sample.cin * sample.taps / max(<int64_t>1, tiling_pixels(tiling))
-    return sample.groups * (amx_task_time(sample, sample.cout, sample.cin, True) + keeping) < threads * time
+    return sample.groups * (amx_task_time(problem, sample.cout, sample.cin, True) + keeping) < threads * time

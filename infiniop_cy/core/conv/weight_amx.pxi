@@ -99,10 +99,10 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     output_size(sample, size)
     own.one_tile = count_tiles(&tiles.tiling, problem.batch, size) == 1
     most = AMX_MOST_ROWS if own.one_tile else AMX_OUTPUT_ROWS
-    time = cut_amx_tasks(sample, threads, True, most, &tiles.rows, &own.task_panels)
-    if two_amx_rounds_pay(sample, &tiles.tiling, threads, time):
+    time = cut_amx_tasks(problem, threads, True, most, &tiles.rows, &own.task_panels)
+    if two_amx_rounds_pay(problem, &tiles.tiling, threads, time):
         two_rounds = own[0]
-        cut_amx_tasks(sample, 1, True, AMX_OUTPUT_ROWS, &two_rounds.tiles.rows, &two_rounds.task_panels)
+        cut_amx_tasks(problem, 1, True, AMX_OUTPUT_ROWS, &two_rounds.tiles.rows, &two_rounds.task_panels)
         two_rounds.parts.tasks = weight_amx_tasks(sample, &two_rounds)
         if book_parts(problem, order, &tiles.tiling, threads, AMX_PARTS_BYTES,
                       two_rounds.task_panels * sample.taps * amx_tap_bytes(&two_rounds), two_rounds.tiles.rows,
@@ -110,7 +110,7 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
             own[0] = two_rounds
     own.shared_rows = 0
     if own.one_tile:
-        share_operands(sample, threads, time, own, blocking)
+        share_operands(problem, threads, time, own, blocking)
     own.parts.tasks = weight_amx_tasks(sample, own)
     book(local, AMX_X, tiles.x_pitch * AMX_SIDE, 2 * sample.parts)
     book(local, AMX_X_PAIRS, 4 * tiles.half_bytes, sample.parts)

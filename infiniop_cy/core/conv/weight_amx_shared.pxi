@@ -16,19 +16,20 @@ cdef int64_t shared_pairs_bytes(const SampleGeometry *sample, const AmxOutputTil
     return (4 if sample.taps > 1 else 2) * tiles.half_bytes * sample.parts
 
 
-cdef void share_operands(const SampleGeometry *sample, int threads, double time, WeightAmx *own,
+cdef void share_operands(const ConvProblem *problem, int threads, double time, WeightAmx *own,
                          Blocking *blocking) noexcept nogil:
     """Let tasks share what is packed, where all then take less than this time, and it not much more room than the
     weights, packed, do."""
+    cdef const SampleGeometry *sample = &problem.sample
     cdef WeightAmx sharing = own[0]
     cdef int64_t rows = ceil_div(sample.cout, SHARED_ROWS), units = rows + own.panels
     cdef int64_t cells = rows * (SHARED_ROWS // AMX_HALF) * own.tiles.g_cells
     cdef int64_t pairs = own.panels * shared_pairs_bytes(sample, &own.tiles), weights
-    cdef double packing = sample.groups * (amx_packing_time(sample, sample.cout, sample.cin) / threads
+    cdef double packing = sample.groups * (amx_packing_time(problem, sample.cout, sample.cin) / threads
                                            + <double>SHARED_READ_TIME * (sample.cin + sample.cout))
     if mul_overflows(sample.cin * sample.cout, sample.taps * amx_element_bytes(sample), &weights) \
             or cells + pairs > weights + threads * SHARED_BYTES \
-            or packing + cut_amx_tasks(sample, threads, False, AMX_OUTPUT_ROWS, &sharing.tiles.rows,
+            or packing + cut_amx_tasks(problem, threads, False, AMX_OUTPUT_ROWS, &sharing.tiles.rows,
                                        &sharing.task_panels) >= time:
         return
     own[0] = sharing
