@@ -1,6 +1,7 @@
 # grad_weight's operands that are packed from memory at once, not by way of planes: of one tap, where pixels follow each
 # other evenly and they or channels lie side by side; of several taps, where channels do. They hold the same numbers.
 cdef enum:
+    LISTED_ROW = 14      # pixels of a tile's row, with fewer of which planes take less
     LINE_PIXELS = 64     # whose channels are taken half a panel at a time, while they are in the nearest cache
 
 cdef extern from *:
@@ -194,6 +195,42 @@ cdef const char *find_line(const char *first, int64_t line) noexcept nogil:
     if line == NO_LINE:
         return NULL
     return first + line
+
+
+cdef void stage_listed(const ConvRun *run, const int64_t *line, const char *first, int64_t channel, int64_t channels,
+                       int64_t positions, char *staging) noexcept nogil:
+    """Copy at most STAGE_PIXELS lines of at most AMX_HALF channels, that far apart, as rows of a channel each."""
+    cdef int64_t item = itemsize_of(run.sample.dtype), row = STAGE_ROW * item, i = 0, many, apart, c
+    while i < positions:
+        many = even_lines(line + i, 1, positions - i, &apart)
+        if line[i] != NO_LINE and channel == item:
+            kernels.transpose[run.sample.dtype](first + line[i], apart, staging + i * item, row, channels, many)
+        else:
+            for c in range(channels):
+                if line[i] == NO_LINE:
+                    memset(staging + c * row + i * item, 0, many * item)
+                else:
+                    memcpy(staging + c * row + i * item, first + line[i] + c * channel, many * item)
+        i += many
+
+
+cdef int part_listed_cells(const ConvRun *run, const int64_t *line, const ConvView *view, int64_t channel,
+                           int64_t channels, int64_t positions, int64_t cells, char *to, char *staging) noexcept nogil:
+    """Pack grad_output, whose pixels or channels lie side by side, as pack_line_cells does. Return what was found."""
+    cdef int dtype = run.sample.dtype
+    cdef int64_t next = run.sample.parts * AMX_CELL, row = STAGE_ROW * itemsize_of(dtype), c = 0, x, many, rows
+    cdef int found = 0
+    while c < channels:
+        x, rows = 0, min(<int64_t>AMX_HALF, channels - c)
+        while x < positions:
+            many = min(<int64_t>STAGE_PIXELS, positions - x)
+            stage_listed(run, line + x, view.data + (channel + c) * view.channel, view.channel, rows, many, staging)
+            found |= kernels.parts[dtype].of_rows(staging, row, to + x // AMX_STEPS * next, AMX_CELL, AMX_LINE, next,
+                                                  rows, 0, many, round_up(many, AMX_STEPS))
+            x += many
+        to += cells
+        c += AMX_HALF
+    return found
 
 
 cdef int put_pairs(const ConvRun *run, const char *first, const int64_t *line, int64_t apart, int64_t pairs,

@@ -256,6 +256,10 @@ cdef int pack_amx_rows(const ConvRun *run, const AmxOutputTiles *tiles, const In
         pack_listed_cells(line, view.data + channel * view.channel, channels, block.plane // AMX_STEPS,
                           tiles.g_cells, to, staging)
         return 0
+    if run.sample.parts > 1 and tile.extent[2] >= LISTED_ROW \
+            and (has_channel_lines(run, view) or view.space[2] == itemsize_of(run.sample.dtype)):
+        list_lines(view, end, &box, block.sample, line)
+        return part_listed_cells(run, line, view, channel, channels, block.plane, tiles.g_cells, to, staging)
     planes.sample, planes.pitch, planes.fresh = block.sample, tiles.g_pitch, fresh
     planes.part = AMX_HALF * tiles.g_pitch * 2
     while c < channels:
