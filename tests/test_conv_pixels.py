@@ -70,7 +70,7 @@ def depthwise(rng):
 def channels(rng):
     """Lines of channels under several taps."""
     kernel = int(rng.integers(1, 4)), int(rng.integers(2, 4))
-    size = int(rng.integers(3, 16)), int(rng.integers(3, 16))
+    size = int(rng.integers(3, 16)), int(rng.integers(3, 30))
     return geometry(int(rng.integers(1, 5)), int(rng.choice([8, 16, 24, 33, 64, 90])), int(rng.choice([5, 16, 33, 70])),
                     int(rng.choice([1, 1, 2])), size, kernel, int(rng.choice([1, 1, 2, 3])), int(rng.integers(0, 3)),
                     int(rng.choice([1, 1, 2])) if min(size) > 4 else 1)
@@ -174,8 +174,25 @@ def large(rng):
     return geometry(1, *channels, 1, size, (1, 1), 1, 0)
 
 
+def rows_past_caches(rng):
+    """Depthwise with a stride, of images that leave the caches by whole rows, wherever these begin."""
+    kernel = int(rng.integers(1, 6)), int(rng.integers(1, 6))
+    size = int(rng.integers(20, 60)), int(rng.integers(9, 120))
+    groups = int(rng.choice([17, 24, 58, 96, 130, 240]))
+    stride, dilation = ((2, 1), (2, 1), (3, 1), (4, 1), (2, 2), (5, 1))[rng.integers(6)]
+    return geometry(1 + (3 << 19) // (groups * size[0] * size[1]), 1, 1, groups, size, kernel, stride,
+                    int(rng.integers(0, 3)), dilation)
+
+
+def pixels_past_caches(rng):
+    """Pixels of so many channels that several tasks may share them, or one writes them past the caches."""
+    channels = int(rng.choice([520, 672, 1000, 1100])), int(rng.choice([24, 33, 96]))
+    return geometry(int(rng.integers(3, 6)), *channels, 1, (int(rng.integers(10, 16)), int(rng.integers(10, 16))),
+                    (1, 1), int(rng.choice([1, 1, 2])), 0)
+
+
 KINDS = (one_tap, depthwise, channels, image, wide, groups_in_lanes, groups_in_lines, edges, covering, multiplied, far,
-         few_channels, sound, large, late)
+         few_channels, sound, large, late, rows_past_caches, pixels_past_caches)
 
 
 def same_bits(got, want):
