@@ -216,7 +216,8 @@ cdef void stage_listed(const ConvRun *run, const int64_t *line, const char *firs
 
 cdef int part_listed_cells(const ConvRun *run, const int64_t *line, const ConvView *view, int64_t channel,
                            int64_t channels, int64_t positions, int64_t cells, char *to, char *staging) noexcept nogil:
-    """Pack grad_output, whose pixels or channels lie side by side, as pack_line_cells does. Return what was found."""
+    """Pack grad_output, whose pixels or channels lie side by side, as pack_line_cells does; positions: a multiple of
+    AMX_STEPS. Return what was found."""
     cdef int dtype = run.sample.dtype
     cdef int64_t next = run.sample.parts * AMX_CELL, row = STAGE_ROW * itemsize_of(dtype), c = 0, x, many, rows
     cdef int found = 0
@@ -226,7 +227,7 @@ cdef int part_listed_cells(const ConvRun *run, const int64_t *line, const ConvVi
             many = min(<int64_t>STAGE_PIXELS, positions - x)
             stage_listed(run, line + x, view.data + (channel + c) * view.channel, view.channel, rows, many, staging)
             found |= kernels.parts[dtype].of_rows(staging, row, to + x // AMX_STEPS * next, AMX_CELL, AMX_LINE, next,
-                                                  rows, 0, many, round_up(many, AMX_STEPS))
+                                                  rows, 0, many, many)
             x += many
         to += cells
         c += AMX_HALF
