@@ -178,10 +178,19 @@ def rows_past_caches(rng):
     """Depthwise with a stride, of images that leave the caches by whole rows, wherever these begin."""
     kernel = int(rng.integers(1, 6)), int(rng.integers(1, 6))
     size = int(rng.integers(20, 60)), int(rng.integers(9, 120))
-    groups = int(rng.choice([17, 24, 58, 96, 130, 240]))
+    groups = int(rng.choice([17, 24, 58, 96, 130, 300, 600]))
     stride, dilation = ((2, 1), (2, 1), (3, 1), (4, 1), (2, 2), (5, 1))[rng.integers(6)]
     return geometry(1 + (3 << 19) // (groups * size[0] * size[1]), 1, 1, groups, size, kernel, stride,
                     int(rng.integers(0, 3)), dilation)
+
+
+def groups_past_caches(rng):
+    """Groups that stand side by side in vectors, of images that leave the caches."""
+    channels, groups = int(rng.choice([2, 4, 8, 16])), int(rng.choice([3, 6, 9, 13, 20]))
+    size = int(rng.integers(20, 50)), int(rng.integers(20, 100))
+    return geometry(1 + (1 << 19) // (groups * channels * size[0] * size[1]), channels, channels, groups, size,
+                    (int(rng.integers(1, 4)), int(rng.integers(2, 4))), int(rng.choice([1, 2, 2])),
+                    int(rng.integers(0, 2)))
 
 
 def pixels_past_caches(rng):
@@ -192,7 +201,8 @@ def pixels_past_caches(rng):
 
 
 KINDS = (one_tap, depthwise, channels, image, wide, groups_in_lanes, groups_in_lines, edges, covering, multiplied, far,
-         few_channels, sound, large, late, rows_past_caches, pixels_past_caches)
+         few_channels, sound, large, late, rows_past_caches, groups_past_caches,
+         pixels_past_caches)
 
 
 def same_bits(got, want):

@@ -176,6 +176,35 @@ void unpack_across(const scalar<compute_vector<T>> *from, const LaneRows *r, int
     }
 }
 
+// A row of memory past the caches, wherever it begins: whole lines, from a stage whose lines are those of the row, and
+// what is left of the first and the last one to the caches.
+struct StagedStream {
+    enum { ROOM = 8192 };
+    alignas(64) char stage[ROOM + 64];
+    char *to;           // the line in which the stage begins
+    int64_t begin, at;  // the bytes of it that are staged
+
+    explicit StagedStream(char *first) : to(first - uintptr_t(first) % 64), begin(first - to), at(begin) {}
+    // Room for so many bytes, at most ROOM.
+    char *take(int64_t bytes) {
+        if (at + bytes > ROOM + 64) send();
+        at += bytes;
+        return stage + at - bytes;
+    }
+    void send() {
+        const int64_t first = begin ? 64 : 0, end = at / 64 * 64;
+        if (end < 64) return;
+        __builtin_memcpy(to + begin, stage + begin, size_t(first - begin));
+        stream_rows(stage + first, 0, to + first, 0, 1, end - first);
+        __builtin_memcpy(stage, stage + end, size_t(at - end));
+        to += end, at -= end, begin = 0;
+    }
+    void finish() {
+        send();
+        __builtin_memcpy(to + begin, stage + begin, size_t(at - begin));
+    }
+};
+
 template <class T>
 void unpack_along(const scalar<compute_vector<T>> *from, const LaneRows *r, char *to) {
     typedef compute_vector<T> V;
@@ -183,10 +212,14 @@ void unpack_along(const scalar<compute_vector<T>> *from, const LaneRows *r, char
     const int64_t whole = r->channels / count, apart = r->apart * count;
     const int rest = int(r->channels - whole * count);
     const bool past = r->stream && (uintptr_t(to) | r->row | r->pixel | r->channels * sizeof(T)) % 64 == 0;
+    const bool staged = r->stream && !past &&
+                        sizeof(T) == sizeof(scalar<V>) &&  // elements that are converted take longer
+                        r->pixel == int64_t(r->channels * sizeof(T)) && r->pixel <= int64_t(StagedStream::ROOM);
     for (int64_t y = 0; y < r->rows; y++, from += r->pitch * count, to += r->row) {
         char *at = to;
+        StagedStream stream(to);
         for (int64_t i = 0; i < r->width; i++, at += r->pixel) {
-            char *there = at;
+            char *there = staged ? stream.take(r->pixel) : at;
             for (int64_t v = 0; v < whole; v++, there += count * sizeof(T)) {
                 V values = load<V>(from + v * apart + i * count);
                 if (past) narrow_past<T>(there, values);
@@ -194,6 +227,7 @@ void unpack_along(const scalar<compute_vector<T>> *from, const LaneRows *r, char
             }
             if (rest) narrow_some<T>(there, load<V>(from + whole * apart + i * count), rest);
         }
+        if (staged) stream.finish();
     }
 }
 

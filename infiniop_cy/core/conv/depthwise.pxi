@@ -101,6 +101,15 @@ cdef void cut_channels(const ConvProblem *problem, int64_t lines, Depthwise *own
     own.products = own.vectors * sample.cout * sample.taps
 
 
+cdef int64_t fewest_lines(const SampleGeometry *sample) noexcept nogil:
+    """Return of how many cache lines of a pixel a task takes the channels, if there is no reason for more: of groups of
+    float32 whole pixels, which go past the caches, where these are short."""
+    cdef int64_t item = itemsize_of(sample.dtype)
+    if sample.cin == 1 or item < sample.item:
+        return STENCIL_LINES
+    return GROUP_PIXEL_LINES if lane_channels(sample) * item <= GROUP_PIXEL_LINES * CONV_ALIGN else GROUP_LINES
+
+
 cdef int64_t tiles_together(const ConvProblem *problem, int threads, const Depthwise *own) noexcept nogil:
     """Return how many tiles a task of the first round takes: several where loading the weights takes as long, as with
     kernels about as large as the image, but not so many that threads have few tasks."""
@@ -120,7 +129,7 @@ cdef int64_t cut_depthwise(const ConvProblem *problem, int gradients, int thread
     own.sums_apart = sample_positions(own.blocks.pixels, STENCIL_MOST_POSITIONS)
     own.tiles = count_tiles(&own.blocks.tiling, 1, own.blocks.steps)
     own.by_pixels, own.staged = writes_pixels(problem, &own.blocks), False
-    lines = STENCIL_LINES
+    lines = fewest_lines(sample)
     if gradients & FOR_GRAD_WEIGHT:
         lines = DOT_LINES if dots_pixels(problem) or may_stage(problem, own) else lines
     elif own.by_pixels:

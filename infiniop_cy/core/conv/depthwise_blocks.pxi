@@ -9,6 +9,8 @@ cdef enum:
     AMX_LEAVES_GROUPS = 8         # ... of bfloat16 without a stride, at most, where there is AMX,
     AMX_LEAVES_ONE = 4            # and of a single group
     STENCIL_LINES = 2             # bytes of a pixel that a task reads where channels lie side by side, in cache lines
+    GROUP_LINES = 4               # ... of groups of float32,
+    GROUP_PIXEL_LINES = 8         # or the whole pixel, if it has no more
     DOT_LINES = 16                # ... where it may sum grad_weight there
     PIXEL_CHANNELS = 512          # of a task that computes them where they lie, at most
     STENCIL_BYTES = 2 << 20       # of all blocks of a task
