@@ -191,7 +191,7 @@ struct StagedStream {
         at += bytes;
         return stage + at - bytes;
     }
-    void send() {
+    __attribute__((noinline)) void send() {
         const int64_t first = begin ? 64 : 0, end = at / 64 * 64;
         if (end < 64) return;
         __builtin_memcpy(to + begin, stage + begin, size_t(first - begin));
@@ -199,7 +199,7 @@ struct StagedStream {
         __builtin_memcpy(stage, stage + end, size_t(at - end));
         to += end, at -= end, begin = 0;
     }
-    void finish() {
+    __attribute__((noinline)) void finish() {
         send();
         __builtin_memcpy(to + begin, stage + begin, size_t(at - begin));
     }

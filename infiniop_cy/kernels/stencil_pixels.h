@@ -121,7 +121,7 @@ struct AskingAhead {
 };
 
 // Sends so many bytes of what is unsent, or its last whole lines.
-inline void send_lines(Unsent *unsent, int64_t bytes) {
+__attribute__((noinline)) inline void send_lines(Unsent *unsent, int64_t bytes) {
     const int64_t lines = (bytes < unsent->bytes ? bytes : unsent->bytes) / 64 * 64;
     stream_rows(unsent->data, 0, unsent->to, 0, 1, lines);
     unsent->data += lines, unsent->to += lines, unsent->bytes -= lines;
