@@ -139,7 +139,6 @@ INFINIOP_INLINE void pixels_block(PixelsPart<T> part, const char *from, int want
     auto tile = [&](auto vectors, auto whole) {
         constexpr int64_t bytes = vectors.value * count * sizeof(T);
         if (ahead) asking.some(bytes);
-        if (r->unsent) send_lines(r->unsent, many * bytes);
         pixels_tile<T, many, vectors.value, edge || !whole.value, whole.value>(part, from, bias, wanted, past, to);
         part.channels -= vectors.value * count, part.weight += vectors.value * r->weights, from += bytes, to += bytes;
         if (bias) bias += vectors.value * count;
@@ -167,6 +166,7 @@ INFINIOP_INLINE void pixels_rows(const StencilPixels *r, const char *from, const
             int wanted = many;
             if (r->end_column - r->first_column < many) wanted = int(r->end_column - r->first_column);
             else if (x + many > r->end_column) x = r->end_column - many;
+            if (r->unsent) send_lines(r->unsent, many * r->channels * int64_t(sizeof(T)));
             const char *at = from + y * r->from_row + x * r->from_pixel;
             char *out = to + (y - r->first_row) * r->to_row + (x - r->first_column) * r->to_pixel;
             const PixelsPart<T> part = {r, y, x, r->channels, (const scalar<V> *)weight};
