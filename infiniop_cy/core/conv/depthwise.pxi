@@ -101,13 +101,16 @@ cdef void cut_channels(const ConvProblem *problem, int64_t lines, Depthwise *own
     own.products = own.vectors * sample.cout * sample.taps
 
 
+cdef int64_t lines_of_task(const SampleGeometry *sample, int64_t lines, int64_t most) noexcept nogil:
+    """Return of how many cache lines of a pixel a task takes the channels: all of a pixel that has at most `most`."""
+    return most if lane_channels(sample) * itemsize_of(sample.dtype) <= most * CONV_ALIGN else lines
+
+
 cdef int64_t fewest_lines(const SampleGeometry *sample) noexcept nogil:
-    """Return of how many cache lines of a pixel a task takes the channels, if there is no reason for more: of groups of
-    float32 whole pixels, which go past the caches, where these are short."""
-    cdef int64_t item = itemsize_of(sample.dtype)
-    if sample.cin == 1 or item < sample.item:
+    """Return the same where there is no reason for more; groups of float32 go past the caches by whole pixels."""
+    if sample.cin == 1 or itemsize_of(sample.dtype) < sample.item:
         return STENCIL_LINES
-    return GROUP_PIXEL_LINES if lane_channels(sample) * item <= GROUP_PIXEL_LINES * CONV_ALIGN else GROUP_LINES
+    return lines_of_task(sample, GROUP_LINES, GROUP_PIXEL_LINES)
 
 
 cdef int64_t tiles_together(const ConvProblem *problem, int threads, const Depthwise *own) noexcept nogil:
@@ -131,7 +134,8 @@ cdef int64_t cut_depthwise(const ConvProblem *problem, int gradients, int thread
     own.by_pixels, own.staged = writes_pixels(problem, &own.blocks), False
     lines = fewest_lines(sample)
     if gradients & FOR_GRAD_WEIGHT:
-        lines = DOT_LINES if dots_pixels(problem) or may_stage(problem, own) else lines
+        if dots_pixels(problem) or may_stage(problem, own):
+            lines = lines_of_task(sample, DOT_LINES, DOT_PIXEL_LINES)
     elif own.by_pixels:
         lines = PIXEL_CHANNELS * itemsize_of(sample.dtype) // CONV_ALIGN
     cut_channels(problem, lines, own)

@@ -11,7 +11,8 @@ cdef enum:
     STENCIL_LINES = 2             # bytes of a pixel that a task reads where channels lie side by side, in cache lines
     GROUP_LINES = 4               # ... of groups of float32,
     GROUP_PIXEL_LINES = 8         # or the whole pixel, if it has no more
-    DOT_LINES = 16                # ... where it may sum grad_weight there
+    DOT_LINES = 8                 # ... where it may sum grad_weight there,
+    DOT_PIXEL_LINES = 16
     PIXEL_CHANNELS = 512          # of a task that computes them where they lie, at most
     STENCIL_BYTES = 2 << 20       # of all blocks of a task
     STENCIL_KEPT = 1 << 20        # a thread, of sums of grad_weight for the second round

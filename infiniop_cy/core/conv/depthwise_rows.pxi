@@ -2,16 +2,18 @@
 # phase are apart from each other, and those of all phases together are whole rows.
 
 cdef enum:
-    STAGED_PHASES = 4      # of a row, at most
-    STAGED_BYTES = 8 << 10  # at once, about, in steps of which each phase computes
-    STAGED_STEPS = 8       # so many at a time
+    STAGED_PHASES = 4        # of a row, at most
+    STAGED_BYTES = 8 << 10   # at once, about, in steps of which each phase computes
+    STAGED_STEPS = 8         # so many at a time,
+    STAGED_MOST = 16 << 10   # but no more bytes than these: both halves have to stay in the nearest cache
 
 
 cdef bint may_stage(const ConvProblem *problem, const Depthwise *own) noexcept nogil:
     """Say whether the pixels of all channels are whole rows that may go that way."""
-    cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
-    return problem.stream and own.by_pixels and 2 <= problem.sample.axis[2].phases <= STAGED_PHASES \
-        and out.space[2] == lane_channels(&problem.sample) * itemsize_of(problem.sample.dtype)
+    cdef const SampleGeometry *sample = &problem.sample
+    return problem.stream and own.by_pixels and 2 <= sample.axis[2].phases <= STAGED_PHASES \
+        and staged_bytes(sample) <= STAGED_MOST \
+        and problem.view[CONV_GRAD_INPUT].space[2] == lane_channels(sample) * itemsize_of(sample.dtype)
 
 
 cdef int64_t staged_steps(const SampleGeometry *sample) noexcept nogil:
