@@ -201,8 +201,7 @@ def pixels_past_caches(rng):
 
 
 KINDS = (one_tap, depthwise, channels, image, wide, groups_in_lanes, groups_in_lines, edges, covering, multiplied, far,
-         few_channels, sound, large, late, rows_past_caches, groups_past_caches,
-         pixels_past_caches)
+         few_channels, sound, large, late, rows_past_caches, groups_past_caches, pixels_past_caches)
 
 
 def same_bits(got, want):

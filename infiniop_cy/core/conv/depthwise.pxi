@@ -134,7 +134,7 @@ cdef int64_t cut_depthwise(const ConvProblem *problem, int gradients, int thread
     own.by_pixels, own.staged = writes_pixels(problem, &own.blocks), False
     lines = fewest_lines(sample)
     if gradients & FOR_GRAD_WEIGHT:
-        if dots_pixels(problem) or may_stage(problem, own):
+        if dots_pixels(problem) or may_stage(problem, gradients, own):
             lines = lines_of_task(sample, DOT_LINES, DOT_PIXEL_LINES)
     elif own.by_pixels:
         lines = PIXEL_CHANNELS * itemsize_of(sample.dtype) // CONV_ALIGN
@@ -175,7 +175,7 @@ cdef void block_depthwise(const ConvProblem *problem, const SumOrder *order, int
     book(local, STENCIL_PRODUCTS, own.products, vector)
     book(local, STENCIL_TOTALS, own.products, vector)
     book(local, STENCIL_BIAS, own.each * sample.cout, sizeof(double))
-    own.staged = may_stage(problem, own) and own.parts == 1
+    own.staged = may_stage(problem, gradients, own) and own.parts == 1
     if own.staged:
         book(local, STENCIL_STAGE, 2, staged_bytes(sample))
     blocking.prepares = ceil_div(problem.batch * own.tiles, own.together) * own.parts if own.by_tiles else 1

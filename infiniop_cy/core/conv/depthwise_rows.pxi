@@ -8,11 +8,11 @@ cdef enum:
     STAGED_MOST = 16 << 10   # but no more bytes than these: both halves have to stay in the nearest cache
 
 
-cdef bint may_stage(const ConvProblem *problem, const Depthwise *own) noexcept nogil:
-    """Say whether the pixels of all channels are whole rows that may go that way."""
+cdef bint may_stage(const ConvProblem *problem, int gradients, const Depthwise *own) noexcept nogil:
+    """Say whether the pixels of all channels are written, and are whole rows that may go that way."""
     cdef const SampleGeometry *sample = &problem.sample
-    return problem.stream and own.by_pixels and 2 <= sample.axis[2].phases <= STAGED_PHASES \
-        and staged_bytes(sample) <= STAGED_MOST \
+    return gradients & FOR_GRAD_INPUT and problem.stream and own.by_pixels \
+        and 2 <= sample.axis[2].phases <= STAGED_PHASES and staged_bytes(sample) <= STAGED_MOST \
         and problem.view[CONV_GRAD_INPUT].space[2] == lane_channels(sample) * itemsize_of(sample.dtype)
 
 
