@@ -24,6 +24,8 @@ def conv_explanation(facts):
              f"workspace: {_size(facts['workspace'])}; {_size(facts['shared'])} for weights or tables that all threads "
              f"share, {_size(facts['per_thread'])} a thread",
              *map(_step, facts["steps"])]
+    if facts["together"]:
+        lines.append("both gradients: tile by tile, so that grad_output comes from memory once")
     for gradient, refused in facts["refused"].items():
         lines += [f"  {gradient} not by {name.rpartition(':')[2]}: {why}" for name, why in refused]
     return "\n".join(lines)

@@ -200,8 +200,16 @@ def pixels_past_caches(rng):
                     (1, 1), int(rng.choice([1, 1, 2])), 0)
 
 
+def read_once(rng):
+    """Few channels of many pixels, whose gradients may be computed tile by tile together."""
+    inputs, outputs = sorted(int(n) for n in rng.integers(12, 140, 2))
+    kernel = int(rng.choice([1, 1, 1, 3]))
+    return geometry(int(rng.integers(2, 6)), inputs, outputs, 1, (int(rng.integers(28, 40)), int(rng.integers(28, 40))),
+                    (kernel, kernel), 1, kernel // 2)
+
+
 KINDS = (one_tap, depthwise, channels, image, wide, groups_in_lanes, groups_in_lines, edges, covering, multiplied, far,
-         few_channels, sound, large, late, rows_past_caches, groups_past_caches, pixels_past_caches)
+         few_channels, sound, large, late, rows_past_caches, groups_past_caches, pixels_past_caches, read_once)
 
 
 def same_bits(got, want):
@@ -244,6 +252,29 @@ def test_bits(kind, seed):
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_bits_of_products_that_are_saved_as_they_come(seed):
     check_bits(one_tap, seed, "bfloat16")
+
+
+def test_gradients_that_are_computed_together_are_those_of_each_alone():
+    """Whether grad_output is read once or twice, and whatever is found in it on the way."""
+    together = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        shapes, keywords = read_once(rng)
+        dtype = ("float32", "bfloat16", "float16")[seed % 3]
+        g, x, w = (random_values(rng, shape, dtype) for shape in shapes)
+        if seed % 2:
+            some = (g, x, w)[rng.integers(3)]
+            some.flat[rng.integers(some.size)] = rng.choice([1e-39, 1e-30, 1e30, np.inf, np.nan])
+        tensors = [iop.TensorDescriptor.from_array(array) for array in (g, x, w)]
+        with iop.Handle() as handle, iop.threads(2):
+            op = iop.ConvBackwardDescriptor(handle, *tensors, None, *(
+                keywords[name] for name in ("padding", "stride", "dilation", "groups")))
+            together += op.plan.facts["together"]
+        both = iop.conv_backward(g, x, w, num_threads=2, **keywords)
+        for i, mask in enumerate(((True, False, False), (False, True, False))):
+            alone = iop.conv_backward(g, x, w, output_mask=mask, num_threads=2, **keywords)[i]
+            assert same_bits(both[i], alone), f"{NAMES[i]}: {shapes} {keywords} {dtype} {seed}"
+    assert together >= 10
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

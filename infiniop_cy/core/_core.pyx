@@ -65,6 +65,7 @@ include "conv/amx_planes.pxi"       # ... and all others
 include "conv/amx_cut.pxi"          # ... and how they are cut into tasks
 include "conv/algorithms.pxi"       # the list, with a file for each
 include "conv/driver.pxi"           # chooses, plans, runs, explains
+include "conv/both_gradients.pxi"   # ... both gradients tile by tile
 
 include "cuda/elementwise.pxi"      # the same plans on a GPU
 include "cuda/conv.pxi"

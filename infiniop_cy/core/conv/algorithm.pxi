@@ -46,6 +46,7 @@ ctypedef struct Blocking:
     int64_t prepares       # units of what all tasks share, done before them
     int64_t tasks
     int64_t samples        # that one pass of all units computes, if not 0; else all
+    bint in_order          # whether grad_input's tasks, or grad_weight's prepares (of tiles), go through the batch once
     Scratch shared         # memory that prepare fills and tasks read
     Scratch local          # memory of one thread, for prepare or a task
     int64_t own[OWN_WORDS]

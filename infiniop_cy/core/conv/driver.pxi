@@ -33,6 +33,7 @@ ctypedef struct ConvPlan:
     int64_t work           # multiplications of a gradient, about
     int reading_all        # FOR_... of the gradients that read all of their images
     int threads            # as many as pay; the workspace has room for them
+    int both               # which step, and the one behind it, go through the batch together; -1: none
     int count
     ConvStep steps[MAX_STEPS]
     # the workspace: what the survey found, what all tasks share, the threads' scratch
@@ -243,6 +244,7 @@ cdef int plan_conv(const ConvProblem *problem, int wanted, int threads, ConvPlan
             return failure.rule
     if wanted & FOR_GRAD_BIAS and plan_step(plan, &for_bias, &weight_order, FOR_GRAD_BIAS, failure):
         return failure.rule
+    plan_both(plan)
     plan.workspace_bytes = CONV_ALIGN + plan.survey_bytes + plan.shared_bytes + plan.threads * plan.thread_bytes
     return Rule.PASSED
 
@@ -293,14 +295,20 @@ ctypedef struct ConvUnits:
     int64_t scratch_bytes
 
 
-cdef bint run_some_units(const void *context, int64_t first, int64_t stop, int thread) noexcept nogil:
+cdef bint run_each(const ConvUnits *units, int64_t first, int64_t stop, int thread) noexcept nogil:
     """Run units first to stop - 1 with one thread's scratch; return whether one of them found inf or NaN."""
-    cdef const ConvUnits *units = <const ConvUnits *>context
     cdef char *scratch = units.scratch + thread * units.scratch_bytes
     cdef bint nonfinite = False
     cdef int64_t i
     for i in range(first, stop):
         nonfinite |= run_unit(units.run, units.algorithm, i, units.prepare, scratch)
+    return nonfinite
+
+
+cdef bint run_some_units(const void *context, int64_t first, int64_t stop, int thread) noexcept nogil:
+    """Do as run_each, and wait for what goes past the caches."""
+    cdef const ConvUnits *units = <const ConvUnits *>context
+    cdef bint nonfinite = run_each(units, first, stop, thread)
     if units.run.problem.stream and units.run.gradients & FOR_GRAD_INPUT:
         finish_streams()
     return nonfinite
@@ -329,13 +337,19 @@ cdef bint is_empty(const ConvProblem *problem, int gradients) noexcept nogil:
     return sample.cin == 0 or sample.cout == 0
 
 
+cdef void begin_way(const ConvCall *call, const ConvProblem *problem, const ConvWay *way, int gradients, char *shared,
+                    ConvRun *run) noexcept nogil:
+    """Begin a run whose tasks share that memory."""
+    run.problem, run.sample, run.order, run.blocking = problem, &problem.sample, &way.order, &way.blocking
+    run.gradients, run.shared, run.nonfinite, run.interrupt = gradients, shared, False, call.interrupt
+    run.unfit = <int64_t *>NULL if call.surveyed else <int64_t *>&call.unfit
+    put_canaries(&way.blocking.shared, shared)
+
+
 cdef bint prepare_way(const ConvCall *call, const ConvProblem *problem, const ConvWay *way, int gradients,
                       ConvRun *run) noexcept nogil:
     """Begin a run: prepare what the tasks share; return whether inf or NaN (or numbers out of bounds) were found."""
-    run.problem, run.sample, run.order, run.blocking = problem, &problem.sample, &way.order, &way.blocking
-    run.gradients, run.shared, run.nonfinite, run.interrupt = gradients, call.shared, False, call.interrupt
-    run.unfit = <int64_t *>NULL if call.surveyed else <int64_t *>&call.unfit
-    put_canaries(&way.blocking.shared, call.shared)
+    begin_way(call, problem, way, gradients, call.shared, run)
     run.nonfinite = run_units(call, run, &way.algorithm, True)
     return run.nonfinite
 
@@ -343,7 +357,7 @@ cdef bint prepare_way(const ConvCall *call, const ConvProblem *problem, const Co
 cdef void finish_way(const ConvCall *call, const ConvWay *way, const ConvRun *run) noexcept nogil:
     """Run the tasks of a run that was prepared."""
     run_units(call, run, &way.algorithm, False)
-    check_canaries(&way.blocking.shared, call.shared)
+    check_canaries(&way.blocking.shared, run.shared)
 
 
 cdef bint passes(const ConvCall *call, int gradients, int64_t n) noexcept nogil:
@@ -495,6 +509,8 @@ cdef void run_steps(Team *team, void *context) noexcept nogil:
     cdef int wanted = wanted_gradients(call.problem), taken = 0, gradients, i
     call.surveyed, call.unfit = False, 0
     memset(call.outside, 0, plan.survey_bytes)
+    if run_both(call, wanted):
+        taken = FOR_ALL
     for i in range(plan.count):
         step = &plan.steps[i]
         gradients = step.gradients & wanted & ~taken
@@ -609,7 +625,8 @@ cdef dict plan_facts(const ConvPlan *plan):
     """Collect what a plan chose, by name."""
     cdef int i
     return {
-        "isa": chosen_isa.decode(), "lanes": plan.problem.sample.lanes, "threads": plan.threads,
+        "isa": chosen_isa.decode(), "lanes": plan.problem.sample.lanes,
+        "threads": plan.threads, "together": plan.both >= 0,
         "workspace": plan.workspace_bytes, "shared": plan.shared_bytes, "per_thread": plan.thread_bytes,
         "steps": [step_facts(plan, &plan.steps[i]) for i in range(plan.count)
                   if plan.steps[i].gradients & (FOR_GRAD_INPUT | FOR_GRAD_WEIGHT)],

@@ -148,6 +148,7 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
     book(local, LANE_A_OFFSETS, order.taps, sizeof(int64_t))
     book(local, LANE_B_OFFSETS, order.taps, sizeof(int64_t))
     blocking.tasks = ceil_div(sample.groups, own.together) * own.tiles
+    blocking.in_order = sample.groups == 1 or groups_alternate(problem)
 
 
 cdef bint prepare_input_pixels(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:

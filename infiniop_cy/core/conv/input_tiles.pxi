@@ -97,6 +97,9 @@ cdef void book_input_tiles(const ConvProblem *problem, const SumOrder *order, in
         book(local, INPUT_ORDER, pixels, sizeof(int64_t))
         book(local, INPUT_SAVED, SAVED_PIXELS * own.task_panels * own.weights.ci.columns, sample.item)
     blocking.tasks = input_tile_tasks(problem, own)
+    blocking.in_order = phase_count(sample) == 1 \
+        and (sample.groups == 1 or groups_alternate(problem)) \
+        and (own.weights.ci.count <= own.task_panels or panels_alternate(own))
 
 
 cdef bint prepare_input_weights(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:

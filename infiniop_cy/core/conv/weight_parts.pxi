@@ -35,7 +35,7 @@ cdef bint book_parts(const ConvProblem *problem, const SumOrder *order, const Ti
         parts.bytes = 0
         return False
     book(&blocking.shared, PARTS_KEPT, bytes, 1)
-    blocking.prepares = tiles * parts.tasks
+    blocking.prepares, blocking.in_order = tiles * parts.tasks, True
     return True
 
 
