@@ -81,6 +81,8 @@ struct Meanwhile {
     LaterSums later;
     Ahead ahead;
 
+    enum { PARTS = 0 };  // of which the numbers are, if that is known
+    INFINIOP_INLINE void between() {}
     INFINIOP_INLINE void after(int64_t more) {
         later.add();
         ahead.ask();
@@ -112,39 +114,45 @@ template <int rows, int columns> struct TileBlock {
 
     // The products of 32 steps. Each load but the first two leaves one operand where it is. Two parts are taken as
     // three whose smallest is 0, so that float16's sums are those of the same numbers in float32.
-    template <int parts> INFINIOP_INLINE void step(const char *a, int64_t a_part, const char *b, int64_t b_part) const {
+    template <int parts, class M>
+    INFINIOP_INLINE void step(const char *a, int64_t a_part, const char *b, int64_t b_part, M *meanwhile) const {
         constexpr int last = parts - 1;
         load_a(a);
         load_b(b + last * b_part);
         multiply();  // high by low
+        meanwhile->between();
         if constexpr (parts == 3) {
             load_b(b + b_part);
             multiply();  // high by middle
+            meanwhile->between();
         }
         if constexpr (parts > 1) {
             load_a(a + a_part);
             multiply();  // middle by middle
+            meanwhile->between();
             load_b(b);
             multiply();  // middle by high
+            meanwhile->between();
         }
         if constexpr (parts == 3) {
             load_a(a + 2 * a_part);
             multiply();  // low by high
+            meanwhile->between();
         }
         if constexpr (parts > 1) {
             load_a(a);
             multiply();  // high by high
+            meanwhile->between();
         }
     }
 
-    template <int parts>
-    INFINIOP_INLINE void reduce(const AmxBatchReduce *steps, const char *a_, const char *b_,
-                                Meanwhile *meanwhile) const {
+    template <int parts, class M>
+    INFINIOP_INLINE void reduce(const AmxBatchReduce *steps, const char *a_, const char *b_, M *meanwhile) const {
         constexpr int64_t products = rows * columns * (parts == 3 ? 6 : parts * parts);
         for (int64_t s = 0; s < steps->count; s++) {
             const char *a = a_ + steps->a_offset[s], *b = b_ + steps->b_offset[s];
             for (int64_t k = 0; k < steps->depth; k++, a += steps->a_step, b += 16 * b_row) {
-                step<parts>(a, steps->a_part, b, steps->b_part);
+                step<parts>(a, steps->a_part, b, steps->b_part, meanwhile);
                 meanwhile->after(products);
             }
         }
@@ -152,9 +160,9 @@ template <int rows, int columns> struct TileBlock {
     }
 };
 
-template <int rows, int columns>
+template <int rows, int columns, class M>
 INFINIOP_INLINE void multiply_tiles(const AmxBatchReduce *steps, const char *a, const char *b, const SumRows &to,
-                                    AmxSums how, Meanwhile *meanwhile) {
+                                    AmxSums how, M *meanwhile) {
     SumRows sums = to;
     if (how == AMX_ADD_PRODUCTS) {
         load_tile<0>(sums.at, sums.row);
@@ -168,7 +176,8 @@ INFINIOP_INLINE void multiply_tiles(const AmxBatchReduce *steps, const char *a, 
         if (rows > 1 && columns > 1) zero_tile<3>();
     }
     const TileBlock<rows, columns> block = {steps->a_row, steps->a_down, steps->b_row, steps->b_right};
-    if (steps->parts == 1) block.template reduce<1>(steps, a, b, meanwhile);
+    if constexpr (M::PARTS == 3) block.template reduce<3>(steps, a, b, meanwhile);
+    else if (steps->parts == 1) block.template reduce<1>(steps, a, b, meanwhile);
     else if (steps->parts == 2) block.template reduce<2>(steps, a, b, meanwhile);
     else block.template reduce<3>(steps, a, b, meanwhile);
     if (how == AMX_ADD_SUM) sums = meanwhile->later.keep(to);
@@ -179,8 +188,9 @@ INFINIOP_INLINE void multiply_tiles(const AmxBatchReduce *steps, const char *a, 
 }
 
 // For tiles that are configured for that.
+template <class M>
 inline void multiply_some_rows(const AmxBatchReduce *steps, const char *a, const char *b, const SumRows &sums,
-                               AmxSums how, Meanwhile *meanwhile) {
+                               AmxSums how, M *meanwhile) {
     if (sums.rows > 16 && sums.columns > 16) multiply_tiles<2, 2>(steps, a, b, sums, how, meanwhile);
     else if (sums.rows > 16) multiply_tiles<2, 1>(steps, a, b, sums, how, meanwhile);
     else if (sums.columns > 16) multiply_tiles<1, 2>(steps, a, b, sums, how, meanwhile);
@@ -259,7 +269,9 @@ inline void multiply_panels(const AmxBatchReduce *steps, const char *a, int64_t 
     release_tiles();
 }
 
-constexpr void fill_amx(KernelTable &table) { table.amx = {multiply_amx, narrow_rows, save_panels, multiply_panels}; }
+constexpr void fill_amx(KernelTable &table) {
+    table.amx = {multiply_amx, narrow_rows, save_panels, multiply_panels, nullptr};
+}
 #else
 constexpr void fill_amx(KernelTable &) {}
 #endif

@@ -2,6 +2,7 @@
 // Constant-initialised: choosing a table runs none of its code.
 #pragma once
 #include "amx.h"
+#include "amx_lines.h"
 #include "convert.h"
 #include "fixed_point.h"
 #include "formulas.h"
@@ -56,6 +57,7 @@ constexpr KernelTable make_table() {
     fill_vnni(table);
     fill_parts(table);
     fill_amx(table);
+    fill_amx_lines(table);
     fill_fixed_point(table);
     return table;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <string.h>
 
+#include "columns.h"
 #include "dtype.h"
 #include "table.h"
 #include "transpose.h"
@@ -59,6 +60,27 @@ template <> struct parts_of<bfloat16> {
     }
     INFINIOP_INLINE void split(__m512 x) { part[0] = _mm512_castps_si512(x); }
 };
+
+// The same of 16 lines of numbers, 16 of each, or some; of the lines from `count` on, and of those that are none,
+// zeros.
+template <class T>
+__attribute__((noinline)) void columns_of_lines(const char *from, const int64_t *line, int64_t count, __mmask16 some,
+                                                __m512 *column) {
+    alignas(64) float staged[16 * 16];
+    const bool whole = sizeof(T) == 4 && some == 0xFFFF;
+    const char *row[16];
+    for (int r = 0; r < 16; r++) {
+        const bool there = r < count && line[r] != INT64_MIN;
+        row[r] = whole && there ? from + line[r] : (const char *)(staged + 16 * r);
+        if (!there) _mm512_store_ps(staged + 16 * r, _mm512_setzero_ps());
+        else if (!whole) _mm512_store_ps(staged + 16 * r, parts_of<T>::load(from + line[r], some));
+    }
+    columns_of_rows(row, column);
+}
+
+INFINIOP_INLINE __mmask16 first_channels(int64_t count) {
+    return count <= 0 ? 0 : count >= 16 ? 0xFFFF : __mmask16((1u << count) - 1);
+}
 
 // What numbers that were taken apart do not fit, in pairs: of their 32 largest parts side by side, `high`.
 template <class T> struct Unfit {
@@ -150,16 +172,14 @@ INFINIOP_INLINE void store_halves(__m512 low, __m512 high, char *to, int64_t par
 template <class T>
 int part_row_pairs(const char *from, int64_t from_row, char *to, int64_t part, int64_t rows, int64_t count) {
     Unfit<T> unfit;
+    int64_t line[16];
+    for (int r = 0; r < 16; r++) line[r] = r * from_row;
     for (int64_t at = 0; at < count; at += 16, from += 16 * sizeof(T), to += 8 * 64) {
-        const __mmask16 inside = __mmask16(bits_between(0, count - at));
         const int pairs = count - at < 16 ? int(count - at + 1) / 2 : 8;
-        transpose_u32 square[16];
-#pragma GCC unroll 16
-        for (int r = 0; r < 16; r++)
-            square[r] = r < rows ? (transpose_u32)parts_of<T>::load(from + r * from_row, inside) : transpose_u32{};
-        transpose_square<16>(square);
+        __m512 pixel[16];
+        columns_of_lines<T>(from, line, rows, __mmask16(bits_between(0, count - at)), pixel);
         for (int i = 0; i < pairs; i++)
-            store_halves<T>((__m512)square[2 * i], (__m512)square[2 * i + 1], to + i * 64, part, 0xFFFF, &unfit);
+            store_halves<T>(pixel[2 * i], pixel[2 * i + 1], to + i * 64, part, 0xFFFF, &unfit);
     }
     return unfit.any();
 }
@@ -181,35 +201,35 @@ int part_planes(const char *low, const char *high, int64_t from_row, char *to, i
     return unfit.any();
 }
 
-INFINIOP_INLINE __mmask16 first_channels(int64_t count) {
-    return count <= 0 ? 0 : count >= 16 ? 0xFFFF : __mmask16((1u << count) - 1);
+inline void bfloat16_pixels(const char *from, int64_t column, char *to, int rows, int64_t channels) {
+    const __mmask16 inside = first_channels(rows);
+    transpose_u32 pair[16];
+#pragma GCC unroll 16
+    for (int c = 0; c < 16; c++) {
+        const char *at = from + 2 * c * column;
+        pair[c] = transpose_u32{};
+        if (2 * c < channels) pair[c] = (transpose_u32)parts_of<bfloat16>::load(at, inside) >> 16;
+        if (2 * c + 1 < channels) pair[c] |= (transpose_u32)parts_of<bfloat16>::load(at + column, inside);
+    }
+    transpose_square<16>(pair);
+    for (int i = 0; i < rows; i++) store(to + i * 64, pair[i]);
 }
 
 template <class T>
 int part_pixels(const char *from, int64_t column, char *to, int64_t part, int64_t pixels, int64_t channels) {
-    constexpr int step = parts_of<T>::count == 1 ? 2 : 1, apart = parts_of<T>::count == 1 ? 1 : 16;  // of pairs
     Unfit<T> unfit;
-    for (int64_t r = 0; r < pixels; r += 16) {
+    int64_t line[32];
+    for (int c = 0; c < 32; c++) line[c] = c * column;
+    for (int64_t r = 0; r < pixels; r += 16, from += 16 * sizeof(T), to += 16 * 64) {
         const int rows = pixels - r < 16 ? int(pixels - r) : 16;
-        const __mmask16 inside = first_channels(rows);
-        const char *at = from + r * int64_t(sizeof(T));
-        transpose_u32 low[16], high[16];
-#pragma GCC unroll 16
-        for (int c = 0; c < 16; c++) {
-            const int first = c * step, second = first + apart;
-            low[c] = first < channels ? (transpose_u32)parts_of<T>::load(at + first * column, inside) : transpose_u32{};
-            high[c] =
-                second < channels ? (transpose_u32)parts_of<T>::load(at + second * column, inside) : transpose_u32{};
-            if (parts_of<T>::count == 1) low[c] = (low[c] >> 16) | high[c];
-        }
-        transpose_square<16>(low);
         if constexpr (parts_of<T>::count == 1) {
-            for (int i = 0; i < rows; i++) store(to + (r + i) * 64, low[i]);
+            bfloat16_pixels(from, column, to, rows, channels);
             continue;
         }
-        if (channels > 16) transpose_square<16>(high);
-        for (int i = 0; i < rows; i++)
-            store_halves<T>((__m512)low[i], (__m512)high[i], to + (r + i) * 64, part, 0xFFFF, &unfit);
+        __m512 low[16], high[16];
+        columns_of_lines<T>(from, line, channels, first_channels(rows), low);
+        columns_of_lines<T>(from, line + 16, channels - 16, first_channels(rows), high);
+        for (int i = 0; i < rows; i++) store_halves<T>(low[i], high[i], to + i * 64, part, 0xFFFF, &unfit);
     }
     return unfit.any();
 }
@@ -227,6 +247,42 @@ int part_lines(const char *from, int64_t step, char *to, int64_t part, int64_t p
     for (int64_t i = 0; i < pixels; i++, from += step)
         store_halves<T>(parts_of<T>::load(from, low), parts_of<T>::load(from + 16 * sizeof(T), high), to + i * 64, part,
                         0xFFFF, &unfit);
+    return unfit.any();
+}
+
+template <class T>
+int part_line_pairs(const char *from, int64_t step, char *to, int64_t half, int64_t pairs, int64_t channels) {
+    Unfit<T> unfit;
+    for (int64_t i = 0; i < pairs; i++, from += 2 * step, to += 64)
+        for (int64_t c = 0; c < channels; c += 16) {
+            const __mmask16 some = first_channels(channels - c);
+            const char *at = from + c * int64_t(sizeof(T));
+            char *panel = to + (c / 32 * 2 * parts_of<T>::count + c / 16 % 2) * half;
+            store_halves<T>(parts_of<T>::load(at, some), parts_of<T>::load(at + step, some), panel, 2 * half, 0xFFFF,
+                            &unfit);
+        }
+    return unfit.any();
+}
+
+template <class T>
+int part_columns(const char *from, const int64_t *line, int64_t count, int64_t channels, char *to, int64_t part) {
+    const __m512i upper = upper_halves();
+    const __mmask16 some = first_channels(channels);
+    Unfit<T> unfit;
+    __m512 low[16], high[16];
+    columns_of_lines<T>(from, line, count, some, low);
+    columns_of_lines<T>(from, line + 16, count - 16, some, high);
+    for (int64_t c = 0; c < channels; c++) {
+        parts_of<T> x, y;
+        x.split(low[c]);
+        y.split(high[c]);
+#pragma GCC unroll 3
+        for (int p = 0; p < parts_of<T>::count; p++) {
+            const __m512i both = _mm512_permutex2var_epi16(x.part[p], upper, y.part[p]);
+            if (p == 0) unfit.see(x, y, both);
+            _mm512_storeu_si512(to + p * part + c * 64, both);
+        }
+    }
     return unfit.any();
 }
 
@@ -249,8 +305,9 @@ inline int any_outside(const char *from, int64_t n, float least) {
 }
 
 template <class T> constexpr PartKernels part_kernels() {
-    return {parts_of<T>::count, part_rows<T>,  part_row_pairs<T>, part_planes<T>,
-            part_pixels<T>,     part_lines<T>, any_outside};
+    return {parts_of<T>::count, part_rows<T>,   part_row_pairs<T>,
+            part_planes<T>,     part_pixels<T>, part_lines<T>,
+            part_line_pairs<T>, any_outside,    parts_of<T>::count > 1 ? part_columns<T> : nullptr};
 }
 
 constexpr void fill_parts(KernelTable &table) {

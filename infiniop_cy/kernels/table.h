@@ -168,8 +168,14 @@ struct PartKernels {
     int (*of_pixels)(const char *from, int64_t column, char *to, int64_t part, int64_t pixels, int64_t channels);
     // or channels are contiguous, pixels `step` bytes apart.
     int (*of_lines)(const char *from, int64_t step, char *to, int64_t part, int64_t pixels, int64_t channels);
+    // Pairs of pixels, channel by channel, in 64 bytes for 16 channels: part p of pair i of channel c at to + ((c / 32
+    // * parts + p) * 2 + c / 16 % 2) * half + i * 64. Channels are contiguous, pixels `step` bytes apart.
+    int (*of_line_pairs)(const char *from, int64_t step, char *to, int64_t half, int64_t pairs, int64_t channels);
     // Whether the magnitude of any of n float32 numbers lies outside of [least, MOST] and is not 0.
     int (*outside)(const char *from, int64_t n, float least);
+    // At most 16 channels that lie side by side as rows of 32 pixels: part p of channel c at to + p * part + c * 64.
+    // Pixel i is at from + line[i]; those from `count` on, and those at INT64_MIN, are zeros. Null for bfloat16.
+    int (*of_columns)(const char *from, const int64_t *line, int64_t count, int64_t channels, char *to, int64_t part);
 };
 
 // What will be read next, as rows of bytes, `row` bytes from one to the next; of 0 rows, nothing.
@@ -212,6 +218,12 @@ struct AmxKernels {
     // time, while they are in the nearest cache. sums: room for so many rows, or for fewer if there are, of all panels.
     void (*multiply_panels)(const struct AmxBatchReduce *, const char *a, int64_t rows, const char *b, int64_t panel,
                             int64_t channels, char *sums, char *to, int64_t to_row, int bf16, int past);
+    // The same of rows of float32 that are taken apart on the way: `rows` of them, a_step bytes apart, of `channels`
+    // numbers side by side, as 32 numbers after 32, all->count in all, `chain` of which are summed from zero. packed:
+    // room for 2 * AMX_SIDE rows. Returns what numbers do not fit, as PartKernels does.
+    int (*multiply_lines)(const struct AmxBatchReduce *all, const char *a, int64_t a_step, int64_t rows,
+                          int64_t channels, int64_t chain, char *packed, const char *b, int64_t panel, int64_t columns,
+                          char *sums, char *to, int64_t to_row, int past);
 };
 
 // sums[r] += sum over `lines` lines of `length` elements of g[i] * x[row[r] + i], r < count <= DOT_ROWS; from line to

@@ -139,7 +139,9 @@ cdef extern from "../kernels/table.h" nogil:
                          int64_t) noexcept nogil
         int (*of_pixels)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
         int (*of_lines)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
+        int (*of_line_pairs)(const char *, int64_t, char *, int64_t, int64_t, int64_t) noexcept nogil
         int (*outside)(const char *, int64_t, float) noexcept nogil
+        int (*of_columns)(const char *, const int64_t *, int64_t, int64_t, char *, int64_t) noexcept nogil
     enum:
         DOT_ROWS
     ctypedef void (*AddToRowsKernel)(const void *, void *, int64_t, int64_t, int64_t, int) noexcept nogil
@@ -178,6 +180,8 @@ cdef extern from "../kernels/table.h" nogil:
         void (*save_panels)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int, int) noexcept nogil
         void (*multiply_panels)(const AmxBatchReduce *, const char *, int64_t, const char *, int64_t, int64_t, char *,
                                 char *, int64_t, int, int) noexcept nogil
+        int (*multiply_lines)(const AmxBatchReduce *, const char *, int64_t, int64_t, int64_t, int64_t, char *,
+                              const char *, int64_t, int64_t, char *, char *, int64_t, int) noexcept nogil
     ctypedef struct Magnitudes:
         int64_t largest
         int nonfinite

@@ -63,41 +63,55 @@ cdef void transpose_cells(const char *source, int64_t step, int64_t pixels, int6
         to += AMX_CELL
 
 
-cdef int part_cells(const ConvRun *run, const PixelLines *lines, const char *source, int64_t channels, char *to,
-                    char *staging) noexcept nogil:
-    """Pack one sample of at most AMX_HALF co; staging: as many rows. Return what was found."""
-    cdef int dtype = run.sample.dtype
-    cdef int64_t item = itemsize_of(dtype), next = run.sample.parts * AMX_CELL, x = 0, many
+cdef int part_cells(const ConvRun *run, const char *first, const int64_t *line, int64_t pixels, int64_t channels,
+                    int64_t cells, char *to) noexcept nogil:
+    """Pack a step of float32 or float16 whose channels lie side by side: at most AMX_STEPS pixels, of which each lies
+    so far from the first one, or is NO_LINE. All of their channels, so that memory is read from its beginning to its
+    end. Return what was found."""
+    cdef int64_t item = itemsize_of(run.sample.dtype), c = 0
     cdef int found = 0
-    if lines.step == item:
-        return kernels.parts[dtype].of_rows(source, lines.channel, to, AMX_CELL, AMX_LINE, next, channels, 0,
-                                            lines.pixels, lines.room)
-    while x < lines.room:
-        many = max(<int64_t>0, min(<int64_t>STAGE_PIXELS, lines.pixels - x))
-        kernels.transpose[dtype](source + x * lines.step, lines.step, staging, STAGE_ROW * item, channels, many)
-        found |= kernels.parts[dtype].of_rows(staging, STAGE_ROW * item, to + x // AMX_STEPS * next, AMX_CELL,
-                                              AMX_LINE, next, channels, 0, many,
-                                              min(<int64_t>STAGE_PIXELS, lines.room - x))
-        x += STAGE_PIXELS
+    while c < channels:
+        found |= kernels.parts[run.sample.dtype].of_columns(first + c * item, line, pixels,
+                                                            min(<int64_t>AMX_HALF, channels - c), to, AMX_CELL)
+        to += cells
+        c += AMX_HALF
+    return found
+
+
+cdef int part_line_cells(const ConvRun *run, const PixelLines *lines, const char *source, int64_t channels,
+                         int64_t cells, char *to) noexcept nogil:
+    """Pack one sample of several parts to a number; return what was found."""
+    cdef int64_t next = run.sample.parts * AMX_CELL, i, x = 0, c = 0
+    cdef int64_t line[AMX_STEPS]
+    cdef int found = 0
+    if lines.step != itemsize_of(run.sample.dtype):
+        for i in range(AMX_STEPS):
+            line[i] = i * lines.step
+        while x < lines.room:
+            found |= part_cells(run, source + x * lines.step, line, lines.pixels - x, channels, cells,
+                                to + x // AMX_STEPS * next)
+            x += AMX_STEPS
+        return found
+    while c < channels:
+        found |= kernels.parts[run.sample.dtype].of_rows(
+            source + c * lines.channel, lines.channel, to + c // AMX_HALF * cells, AMX_CELL, AMX_LINE, next,
+            min(<int64_t>AMX_HALF, channels - c), 0, lines.pixels, lines.room)
+        c += AMX_HALF
     return found
 
 
 cdef int pack_line_cells(const ConvRun *run, const PixelLines *lines, int64_t channel, int64_t channels,
-                         int64_t cells, char *to, char *staging) noexcept nogil:
+                         int64_t cells, char *to) noexcept nogil:
     """Pack grad_output. cells: bytes of AMX_HALF co. inf and NaN of float16 become tiny; return what was found
     (survey.pxi)."""
-    cdef int64_t n, c
+    cdef int64_t n
     cdef int found = 0
     cdef const char *source = lines.first + channel * lines.channel
     for n in range(lines.samples):
         if run.sample.dtype == DTYPE_BF16 and lines.channel == 2:
             transpose_cells(source, lines.step, lines.pixels, lines.room, channels, cells, to)
         else:
-            c = 0
-            while c < channels:
-                found |= part_cells(run, lines, source + c * lines.channel, min(<int64_t>AMX_HALF, channels - c),
-                                    to + c // AMX_HALF * cells, staging)
-                c += AMX_HALF
+            found |= part_line_cells(run, lines, source, channels, cells, to)
         source += lines.next
         to += lines.room // AMX_STEPS * run.sample.parts * AMX_CELL
     return found
@@ -105,46 +119,47 @@ cdef int pack_line_cells(const ConvRun *run, const PixelLines *lines, int64_t ch
 
 # ---- the input, as [part][half of the columns][pair of positions][column], zeros behind each sample's pixels
 
-cdef int pair_some_lines(const ConvRun *run, const PixelLines *lines, const char *source, int64_t pixels,
-                         int64_t channels, char *to, int64_t part) noexcept nogil:
-    """Put pairs of pixels of at most AMX_HALF columns side by side; behind an odd one comes a zero. Return whether
-    there were inf and NaN of float16."""
+cdef int pair_pixels(const ConvRun *run, const PixelLines *lines, const char *source, int64_t channels, char *to,
+                     int64_t half_bytes) noexcept nogil:
+    """Put pairs of one sample's pixels side by side; behind an odd one comes a zero. Return whether there were inf and
+    NaN of float16."""
     cdef const PartKernels *parts = &kernels.parts[run.sample.dtype]
-    cdef int64_t step = lines.step
-    cdef int found
-    if step == itemsize_of(run.sample.dtype):
-        return parts.of_row_pairs(source, lines.channel, to, part, channels, pixels)
-    found = parts.of_planes(source, source + step, 2 * step, to, part, AMX_LINE, pixels // 2, 0, channels, AMX_HALF)
-    if pixels % 2:
-        found |= parts.of_planes(source + (pixels - 1) * step, NULL, 0, to + pixels // 2 * AMX_LINE, part, AMX_LINE,
-                                 1, 0, channels, AMX_HALF)
+    cdef int64_t item = itemsize_of(run.sample.dtype), pairs = lines.pixels // 2, c = 0, many
+    cdef char *at
+    cdef int found = 0
+    if has_channel_lines(run, &run.problem.view[CONV_INPUT]):
+        found = parts.of_line_pairs(source, lines.step, to, half_bytes, pairs, channels)
+    while c < channels:
+        at = to + (c // AMX_SIDE * 2 * run.sample.parts + c // AMX_HALF % 2) * half_bytes
+        many = min(<int64_t>AMX_HALF, channels - c)
+        if lines.step == item:
+            found |= parts.of_row_pairs(source + c * lines.channel, lines.channel, at, 2 * half_bytes, many,
+                                        lines.pixels)
+        elif lines.pixels % 2:
+            found |= parts.of_planes(source + (lines.pixels - 1) * lines.step + c * item, NULL, 0,
+                                     at + pairs * AMX_LINE, 2 * half_bytes, AMX_LINE, 1, 0, many, AMX_HALF)
+        c += AMX_HALF
     return found
 
 
 cdef int pack_line_pairs(const ConvRun *run, const PixelLines *lines, int64_t channel, int64_t channels,
                          int64_t positions, int64_t half_bytes, char *to) noexcept nogil:
-    """Pack the input, and zeros up to `positions`. inf and NaN become tiny; return what was found (survey.pxi)."""
-    cdef int64_t halves = ceil_div(channels, AMX_HALF), n, x, half, many, filled = ceil_div(lines.pixels, 2)
-    cdef int64_t columns = AMX_HALF * lines.channel
+    """Pack the input of some panels, and zeros up to `positions`. inf and NaN become tiny; return what was found
+    (survey.pxi)."""
+    cdef int64_t n, c = 0, filled = ceil_div(lines.pixels, 2)
     cdef const char *source = lines.first + channel * lines.channel
     cdef char *at = to
     cdef int found = 0
     for n in range(lines.samples):
-        x = 0
-        while x < lines.pixels:
-            many = min(<int64_t>LINE_PIXELS, lines.pixels - x)
-            for half in range(halves):
-                found |= pair_some_lines(run, lines, source + x * lines.step + half * columns, many,
-                                         min(<int64_t>AMX_HALF, channels - half * AMX_HALF),
-                                         at + half * half_bytes + x // 2 * AMX_LINE, 2 * half_bytes)
-            x += many
+        found |= pair_pixels(run, lines, source, channels, at, half_bytes)
         zero_pairs(run.sample, lines.room // 2 - filled, channels, half_bytes, at + filled * AMX_LINE)
         source += lines.next
         at += lines.room // 2 * AMX_LINE
     filled = lines.samples * (lines.room // 2)
     zero_pairs(run.sample, positions // 2 - filled, channels, half_bytes, at)
-    for half in range(halves if run.sample.parts == 1 else 0):
-        found |= kernels.vnni.replace_nonfinite(to + half * half_bytes, positions // 2 * 2 * AMX_HALF)
+    while c < channels and run.sample.parts == 1:
+        found |= kernels.vnni.replace_nonfinite(to + c // AMX_HALF * half_bytes, positions // 2 * 2 * AMX_HALF)
+        c += AMX_HALF
     return found
 
 
@@ -197,20 +212,19 @@ cdef const char *find_line(const char *first, int64_t line) noexcept nogil:
     return first + line
 
 
-cdef void stage_listed(const ConvRun *run, const int64_t *line, const char *first, int64_t channel, int64_t channels,
+cdef void stage_listed(const int64_t *line, const char *first, int64_t item, int64_t channel, int64_t channels,
                        int64_t positions, char *staging) noexcept nogil:
-    """Copy at most STAGE_PIXELS lines of at most AMX_HALF channels, that far apart, as rows of a channel each."""
-    cdef int64_t item = itemsize_of(run.sample.dtype), row = STAGE_ROW * item, i = 0, many, apart, c
+    """Copy at most STAGE_PIXELS pixels that lie side by side, but for gaps, of channels that far apart, as rows."""
+    cdef int64_t row = STAGE_ROW * item, i = 0, many, apart, c
     while i < positions:
         many = even_lines(line + i, 1, positions - i, &apart)
-        if line[i] != NO_LINE and channel == item:
-            kernels.transpose[run.sample.dtype](first + line[i], apart, staging + i * item, row, channels, many)
-        else:
-            for c in range(channels):
-                if line[i] == NO_LINE:
-                    memset(staging + c * row + i * item, 0, many * item)
-                else:
-                    memcpy(staging + c * row + i * item, first + line[i] + c * channel, many * item)
+        if line[i] != NO_LINE and apart != item:  # a row's last pixel, and the next row's first one
+            many = 1
+        for c in range(channels):
+            if line[i] == NO_LINE:
+                memset(staging + c * row + i * item, 0, many * item)
+            else:
+                memcpy(staging + c * row + i * item, first + line[i] + c * channel, many * item)
         i += many
 
 
@@ -219,15 +233,19 @@ cdef int part_listed_cells(const ConvRun *run, const int64_t *line, const ConvVi
     """Pack grad_output, whose pixels or channels lie side by side, as pack_line_cells does; positions: a multiple of
     AMX_STEPS. Return what was found."""
     cdef int dtype = run.sample.dtype
-    cdef int64_t next = run.sample.parts * AMX_CELL, row = STAGE_ROW * itemsize_of(dtype), c = 0, x, many, rows
+    cdef int64_t item = itemsize_of(dtype), next = run.sample.parts * AMX_CELL, c = 0, x = 0, many, rows
+    cdef const char *first = view.data + channel * view.channel
     cdef int found = 0
-    while c < channels:
+    while has_channel_lines(run, view) and x < positions:
+        found |= part_cells(run, first, line + x, AMX_STEPS, channels, cells, to + x // AMX_STEPS * next)
+        x += AMX_STEPS
+    while not has_channel_lines(run, view) and c < channels:
         x, rows = 0, min(<int64_t>AMX_HALF, channels - c)
         while x < positions:
             many = min(<int64_t>STAGE_PIXELS, positions - x)
-            stage_listed(run, line + x, view.data + (channel + c) * view.channel, view.channel, rows, many, staging)
-            found |= kernels.parts[dtype].of_rows(staging, row, to + x // AMX_STEPS * next, AMX_CELL, AMX_LINE, next,
-                                                  rows, 0, many, many)
+            stage_listed(line + x, first + c * view.channel, item, view.channel, rows, many, staging)
+            found |= kernels.parts[dtype].of_rows(staging, STAGE_ROW * item, to + x // AMX_STEPS * next, AMX_CELL,
+                                                  AMX_LINE, next, rows, 0, many, many)
             x += many
         to += cells
         c += AMX_HALF
@@ -251,11 +269,13 @@ cdef int put_pairs(const ConvRun *run, const char *first, const int64_t *line, i
 
 cdef void zero_pairs(const SampleGeometry *sample, int64_t pairs, int64_t channels, int64_t half_bytes,
                      char *to) noexcept nogil:
-    """Write zeros for some pairs of lines, all parts of them."""
-    cdef int64_t half, part
-    for half in range(ceil_div(channels, AMX_HALF)):
+    """Write zeros for some pairs of lines of some panels, all parts of them."""
+    cdef int64_t c = 0, part
+    while c < channels and pairs:
         for part in range(sample.parts):
-            memset(to + (2 * part + half) * half_bytes, 0, pairs * AMX_LINE)
+            memset(to + ((c // AMX_SIDE * sample.parts + part) * 2 + c // AMX_HALF % 2) * half_bytes, 0,
+                   pairs * AMX_LINE)
+        c += AMX_HALF
 
 
 cdef int pair_listed_lines(const ConvRun *run, const int64_t *line, const char *first, int64_t positions,

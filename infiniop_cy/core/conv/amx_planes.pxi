@@ -247,7 +247,7 @@ cdef int pack_amx_rows(const ConvRun *run, const AmxOutputTiles *tiles, const In
     cdef int d
     output_size(run.sample, end)
     if find_lines(run, view, end, tile, block.sample, &lines):
-        return pack_line_cells(run, &lines, channel, channels, tiles.g_cells, to, staging)
+        return pack_line_cells(run, &lines, channel, channels, tiles.g_cells, to)
     for d in range(3):
         end[d] = tile.first[d] + tile.extent[d]
         box.extent[d] = block.extent[d]

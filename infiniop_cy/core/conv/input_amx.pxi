@@ -53,8 +53,9 @@ cdef bint pointwise_pays(const SampleGeometry *sample) noexcept nogil:
     cdef double steps = <double>round_up(sample.cout, AMX_STEPS) / sample.cout
     cdef double columns = <double>round_up(sample.cin, AMX_HALF) / sample.cin
     cdef double pixels = max(<int64_t>1, min(sample.pixels_in, sample.pixels_out))
-    return 0.7 * steps * columns + 5.6 / sample.cin + 2.3 / pixels \
-        + 4.5e4 / (pixels * sample.cin * sample.cout) <= 0.9
+    cdef double ratio = 0.7 * steps * columns + 5.6 / sample.cin + 2.3 / pixels \
+        + 4.5e4 / (pixels * sample.cin * sample.cout)
+    return ratio <= (1.1 if min(sample.cin, sample.cout) >= 72 else 0.9)
 
 
 cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -136,7 +137,7 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
     chunks = ceil_div(sums.channels, AMX_STEPS)
     book(local, AMX_PREPARED, AMX_STEPS * AMX_SIDE * min(sample.taps, <int64_t>AMX_STAGED_TAPS),
          itemsize_of(sample.dtype))
-    book(local, AMX_OUTPUT, own.positions * chunks * sample.parts, AMX_LINE)
+    book(local, AMX_OUTPUT, max(own.positions * chunks, 2 * AMX_SIDE * amx_chunks(sample)) * sample.parts, AMX_LINE)
     if own.late:
         book_late_input(sample, &sums, own, blocking)
     else:
@@ -144,9 +145,10 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
         blocking.prepares = sample.groups * own.panels * amx_chunks(sample)
     book(local, AMX_SUMMED, own.positions * own.task_panels, AMX_SUM_ROW)
     book(local, AMX_STAGING, 2 * staging_elements(sample), 4)
-    book(local, AMX_A_OFFSETS, chunks * sample.taps, sizeof(int64_t))
-    book(local, AMX_B_OFFSETS, chunks * sample.taps, sizeof(int64_t))
+    book(local, AMX_A_OFFSETS, amx_chunks(sample) * sample.taps, sizeof(int64_t))
+    book(local, AMX_B_OFFSETS, amx_chunks(sample) * sample.taps, sizeof(int64_t))
     blocking.tasks = input_amx_tasks(sample, own)
+    blocking.in_order = blocking.tasks == own.tiles
 
 
 cdef void stage_chunk(const ConvRun *run, const char *panel, int64_t co_from, int64_t tap, int64_t taps, int64_t cos,
@@ -313,6 +315,55 @@ cdef void put_tile_amx(const ConvRun *run, const AmxPixelSteps *all, const Phase
                                 fills_lines(run.problem, to, out.space[2], channels * out.channel))
 
 
+cdef bint find_float_lines(const JoinedGroups *joined, const Box *part, const Box *block, const char **first,
+                           int64_t *step) noexcept nogil:
+    """Find channel 0 of grad_output's pixels under a tile, and the bytes from one to the next, where these can be taken
+    apart while those before them are multiplied: float32 under one tap, pixels that follow each other in both tensors
+    with their channels side by side, weights that stay in a cache."""
+    cdef const ConvRun *run = &joined.run
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
+    cdef const InputAmx *own = <const InputAmx *>run.blocking.own
+    cdef int64_t size[3]
+    cdef Box box
+    if sample.dtype != DTYPE_F32 or own.late or own.together > 1 or sample.taps > 1 or sample.folded > 1 \
+            or phase_count(sample) > 1 or view.channel != 4 or not channels_in_line(run.problem) \
+            or has_output_bias(run.problem) or own.task_panels * AMX_SIDE > AMX_PANELS_COLUMNS \
+            or own.task_panels * amx_panel_bytes(sample) > AMX_NEAR_WEIGHTS \
+            or not follow_evenly(part, out.n, out.space):
+        return False
+    output_size(sample, size)
+    source_box(sample, block, 0, &box)
+    return find_even_pixels(view, size, &box, first, step)
+
+
+cdef void put_lines_amx(const ConvRun *run, const char *first, int64_t step, const Phase *phase, const Box *part,
+                        int64_t group, int64_t panel_from, int64_t panels, char *scratch) noexcept nogil:
+    """Multiply and save a tile, some pixels of all panels at a time, and take the next ones' numbers apart
+    meanwhile."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
+    cdef int64_t from_channel = panel_from * AMX_SIDE, channels = min(panels * AMX_SIDE, sample.cin - from_channel), s
+    cdef char *to = tile_row(run.problem, group, phase, part, from_channel, 0, 0, 0)
+    cdef int64_t *line = <int64_t *>local_piece(run, AMX_A_OFFSETS, scratch)
+    cdef int64_t *weight = <int64_t *>local_piece(run, AMX_B_OFFSETS, scratch)
+    cdef AmxRows rows = packed_rows(sample, NULL, AMX_SIDE)
+    cdef AmxBatchReduce steps
+    cdef int found
+    amx_pixel_steps(sample, &rows, &steps)
+    steps.count, steps.a_offset, steps.b_offset = amx_chunks(sample), line, weight
+    for s in range(steps.count):
+        line[s], weight[s] = s * rows.chunk, s * amx_step_bytes(sample)
+    found = kernels.amx.multiply_lines(
+        &steps, first + group * sample.cout * 4, step, box_positions(part), sample.cout,
+        chain_steps(sample, ceil_div(run.order.channels, AMX_STEPS)), local_piece(run, AMX_OUTPUT, scratch),
+        panel_weights(run, group, panel_from), amx_panel_bytes(sample), channels,
+        local_piece(run, AMX_SUMMED, scratch), to, out.space[2],
+        fills_lines(run.problem, to, out.space[2], channels * out.channel))
+    became_tiny(run, found, UNFIT_GRADIENT)
+
+
 cdef void save_phase_amx(const JoinedGroups *joined, const Phase *phase, const Box *part, const Box *block,
                          int64_t group, int64_t panel_from, int64_t panels, bint nonfinite_output,
                          char *scratch) noexcept nogil:
@@ -342,6 +393,22 @@ cdef void save_phase_amx(const JoinedGroups *joined, const Phase *phase, const B
         save_channels_of_panels(run.problem, phase, part, &sums, own.positions * AMX_SUM_ROW)
 
 
+cdef bint pack_tile_rows(const ConvRun *run, const Box *block, int64_t behind, int64_t group, int64_t co, char *scratch,
+                         AmxRows *rows) noexcept nogil:
+    """Pack a block of co of a tile's grad_output; return whether there were inf or NaN, which became tiny."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const InputAmx *own = <const InputAmx *>run.blocking.own
+    cdef char *pixels = local_piece(run, AMX_OUTPUT, scratch)
+    cdef int found = pack_amx_pixels(run, block, behind, group, co, min(run.order.channels, sample.cout - co), pixels,
+                                     own.positions, local_piece(run, AMX_STAGING, scratch))
+    cdef bint nonfinite = became_tiny(run, found, UNFIT_GRADIENT)
+    rows[0] = packed_rows(sample, pixels, own.positions)
+    if own.together > 1:  # an inf would be NaN under the zeros of other groups
+        nonfinite |= kernels.vnni.replace_nonfinite(
+            pixels, (block_classes(sample) * box_positions(block) + behind) * AMX_STEPS)
+    return nonfinite
+
+
 cdef void input_amx_task(const ConvRun *whole, int64_t number, char *scratch) noexcept nogil:
     """Run task number (joined groups, panels of ci, tile), all phases of it."""
     cdef const InputAmx *own = <const InputAmx *>whole.blocking.own
@@ -353,9 +420,9 @@ cdef void input_amx_task(const ConvRun *whole, int64_t number, char *scratch) no
     cdef int64_t panel_from = number // own.tiles % parts * own.task_panels
     cdef int64_t panels = min(own.task_panels, own.panels - panel_from)
     cdef int64_t phases = phase_count(sample), p, co, behind, packed = -1
-    cdef char *pixels = local_piece(run, AMX_OUTPUT, scratch)
+    cdef const char *first
     cdef int64_t grid[3]
-    cdef int found
+    cdef int64_t step
     cdef bint nonfinite = False, put = False
     cdef AmxPixelSteps steps
     cdef Box tile, block, part
@@ -375,6 +442,9 @@ cdef void input_amx_task(const ConvRun *whole, int64_t number, char *scratch) no
         make_phase(sample, p, &phase)
         if not phase_part(&phase, &tile, &part):
             continue
+        if not run.nonfinite and find_float_lines(&joined, &part, &block, &first, &step):
+            put_lines_amx(run, first, step, &phase, &part, group, panel_from, panels, scratch)
+            continue
         co = 0
         while phase.tap_count and co < sample.cout and not is_stopped(run):
             if own.late and shares_late_pixels(run):
@@ -382,13 +452,7 @@ cdef void input_amx_task(const ConvRun *whole, int64_t number, char *scratch) no
                 nonfinite = late_pixels_found(run, group)
             elif packed != co and not (own.together == 1 and own.task_panels <= AMX_READY_PANELS
                                        and find_rows(run, &block, group * sample.cout + co, &rows)):
-                rows = packed_rows(sample, pixels, own.positions)
-                found = pack_amx_pixels(run, &block, behind, group, co, min(run.order.channels, sample.cout - co),
-                                        pixels, own.positions, local_piece(run, AMX_STAGING, scratch))
-                nonfinite |= became_tiny(run, found, UNFIT_GRADIENT)
-                if own.together > 1:  # an inf would be NaN under the zeros of other groups
-                    nonfinite |= kernels.vnni.replace_nonfinite(
-                        pixels, (block_classes(sample) * box_positions(&block) + behind) * AMX_STEPS)
+                nonfinite |= pack_tile_rows(run, &block, behind, group, co, scratch, &rows)
             packed = co
             find_phase_steps(run, &phase, &block, &rows, &halo, co, scratch, &steps)
             put = not (nonfinite or run.nonfinite) and puts_at_once(&joined, &part)

@@ -15,6 +15,7 @@ cdef enum:
     AMX_LISTED = 9
 
     AMX_PARTS_BYTES = 1 << 21    # a thread, of sums of tiles
+    AMX_AT_ONCE = 1 << 18        # bytes of columns that are packed together, at most
 
 
 ctypedef struct WeightAmx:
@@ -23,6 +24,8 @@ ctypedef struct WeightAmx:
     int64_t task_panels
     WeightParts parts    # in two rounds
     bint one_tile        # of the batch
+    int64_t at_once      # panels of columns that a task packs together
+    int64_t panel_bytes  # of columns, packed, under several taps once from an odd position on, too
     int64_t shared_rows  # units of grad_output that are packed once for all tasks; 0: each packs its own
 
 
@@ -83,6 +86,15 @@ cdef int64_t amx_tap_bytes(const WeightAmx *own) noexcept nogil:
     return own.tiles.rows * AMX_SIDE * 4 + CONV_ALIGN
 
 
+cdef void columns_at_once(const ConvProblem *problem, WeightAmx *own) noexcept nogil:
+    """Decide how many panels of columns a task packs together: under one tap those whose channels lie side by side, so
+    that memory is read from its beginning to its end, if they fit the cache."""
+    cdef const SampleGeometry *sample = &problem.sample
+    own.at_once = 1
+    if sample.taps == 1 and problem.view[CONV_INPUT].channel == itemsize_of(sample.dtype) and not own.shared_rows:
+        own.at_once = max(<int64_t>1, min(own.task_panels, AMX_AT_ONCE // own.panel_bytes))
+
+
 cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                            Blocking *blocking) noexcept nogil:
     """Cut the work into tasks, or let threads share the tiles."""
@@ -96,6 +108,7 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     cdef double time
     block_amx_output(problem, order, tiles)
     own.panels, own.parts.bytes = ceil_div(sample.cin, AMX_SIDE), 0
+    own.panel_bytes = (4 if sample.taps > 1 else 2) * tiles.half_bytes * sample.parts
     output_size(sample, size)
     own.one_tile = count_tiles(&tiles.tiling, problem.batch, size) == 1
     most = AMX_MOST_ROWS if own.one_tile else AMX_OUTPUT_ROWS
@@ -113,7 +126,8 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
         share_operands(problem, threads, time, own, blocking)
     own.parts.tasks = weight_amx_tasks(sample, own)
     book(local, AMX_X, tiles.x_pitch * AMX_SIDE, 2 * sample.parts)
-    book(local, AMX_X_PAIRS, 4 * tiles.half_bytes, sample.parts)
+    columns_at_once(problem, own)
+    book(local, AMX_X_PAIRS, own.at_once, own.panel_bytes)
     book(local, AMX_G_PLANES, AMX_HALF * tiles.g_pitch, 2 * sample.parts)
     book(local, AMX_G, ceil_div(tiles.rows, AMX_HALF), tiles.g_cells)
     book(local, AMX_WEIGHT_SUMS, own.task_panels * sample.taps, amx_tap_bytes(own))
@@ -139,11 +153,11 @@ cdef void list_input_lines(const ConvRun *run, const InputBlock *block, const Bo
         line[i] = NO_LINE
 
 
-cdef int pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t channel, int64_t count,
-                          bint fresh, bint odd, bint listed, char *pairs, char *scratch) noexcept nogil:
-    """Pack the input of `count` ci as pairs of positions, once from the first position on and (odd) once from the
-    second. inf and NaN become tiny; return what was found (survey.pxi). listed: whether other ci of this tile were
-    before, and its lines are known."""
+cdef int pack_amx_panel(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t channel, int64_t count,
+                        bint fresh, bint odd, bint listed, char *pairs, char *scratch) noexcept nogil:
+    """Pack the input of `count` ci, at most AMX_SIDE, as pairs of positions, once from the first position on and (odd)
+    once from the second. inf and NaN become tiny; return what was found (survey.pxi). listed: whether other ci of this
+    tile were before, and its lines are known."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     cdef const AmxOutputTiles *tiles = &own.tiles
     cdef int64_t positions = amx_block_positions(block), c
@@ -151,15 +165,8 @@ cdef int pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box
     cdef char *x = local_piece(run, AMX_X, scratch)
     cdef int64_t *line = <int64_t *>local_piece(run, AMX_LISTED, scratch)
     cdef const ConvView *view = &run.problem.view[CONV_INPUT]
-    cdef int64_t size[3]
     cdef int found
     cdef AmxPlanes planes
-    cdef PixelLines lines
-    cdef Box box
-    input_size(run.sample, size)
-    class_box(run.sample, block, tile, 0, &box)
-    if find_lines(run, view, size, &box, block.sample, &lines):
-        return pack_line_pairs(run, &lines, channel, count, positions, tiles.half_bytes, pairs)
     if has_channel_lines(run, view):
         if not listed:
             list_input_lines(run, block, tile, positions, line)
@@ -172,6 +179,26 @@ cdef int pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box
     if odd:
         pair_positions(run, tiles, &planes, x + 2, apart, positions - 2, count,
                        pairs + run.sample.parts * 2 * tiles.half_bytes)
+    return found
+
+
+cdef int pack_amx_columns(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t channel, int64_t count,
+                          bint fresh, bint odd, bint listed, char *pairs, char *scratch) noexcept nogil:
+    """Pack the input of `count` ci, panel after panel, as pack_amx_panel does one."""
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef int64_t size[3]
+    cdef int64_t c = 0
+    cdef int found = 0
+    cdef PixelLines lines
+    cdef Box box
+    input_size(run.sample, size)
+    class_box(run.sample, block, tile, 0, &box)
+    if find_lines(run, &run.problem.view[CONV_INPUT], size, &box, block.sample, &lines):
+        return pack_line_pairs(run, &lines, channel, count, amx_block_positions(block), own.tiles.half_bytes, pairs)
+    while c < count:
+        found |= pack_amx_panel(run, block, tile, channel + c, min(<int64_t>AMX_SIDE, count - c), fresh, odd,
+                                listed or c > 0, pairs + c // AMX_SIDE * own.panel_bytes, scratch)
+        c += AMX_SIDE
     return found
 
 
@@ -365,15 +392,18 @@ cdef int task_cells(const ConvRun *run, const WeightAmxTask *t, const InputBlock
 
 
 cdef int task_pairs(const ConvRun *run, const WeightAmxTask *t, const InputBlock *block, const Box *tile, int64_t panel,
-                    int64_t count, bint fresh, bint odd, const char **pairs) noexcept nogil:
-    """Find the columns of a task's panel, packed; return NONFINITE_INPUT where there were inf or NaN."""
+                    bint fresh, bint odd, int found, const char **pairs) noexcept nogil:
+    """Find the columns of a task's panel, packed; return NONFINITE_INPUT where there were inf or NaN among those that
+    are packed together, for the panel before: `found`."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     cdef char *to = local_piece(run, AMX_X_PAIRS, t.scratch)
     if own.shared_rows:
         return shared_task_pairs(run, t, panel, pairs)
-    pairs[0] = to
-    return pack_amx_pairs(run, block, tile, t.group * run.sample.cin + t.ci_from + panel * AMX_SIDE, count, fresh, odd,
-                          panel > 0, to, t.scratch)
+    pairs[0] = to + panel % own.at_once * own.panel_bytes
+    if panel % own.at_once:
+        return found
+    return pack_amx_pairs(run, block, tile, t.group * run.sample.cin + t.ci_from + panel * AMX_SIDE,
+                          min(own.at_once * AMX_SIDE, t.cis - panel * AMX_SIDE), fresh, odd, panel > 0, to, t.scratch)
 
 
 cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t number, const BiasShare *bias, bint keeping,
@@ -387,7 +417,7 @@ cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t numbe
     cdef const char *g
     cdef const char *pairs
     cdef bint odd, fresh, setting = keeping or (number == 0 and begins_with_tile(run))
-    cdef int nonfinite, nonfinite_output
+    cdef int nonfinite_input = 0, nonfinite_output
     cdef Box tile
     cdef WeightSums nonfinite_sums
     cdef Prefetch prefetch
@@ -404,12 +434,12 @@ cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t numbe
         add_bias(run.problem, &tile, bias)
     for p in range(t.panels):
         count = min(<int64_t>AMX_SIDE, t.cis - p * AMX_SIDE)
-        nonfinite = nonfinite_output | task_pairs(run, t, block, &tile, p, count, fresh, odd, &pairs)
+        nonfinite_input = task_pairs(run, t, block, &tile, p, fresh, odd, nonfinite_input, &pairs)
         multiply_amx_taps(run, t, g, pairs, count, amx_depth(&tile, block), sums, setting, &prefetch)
-        for c in range(count if nonfinite else 0):
+        for c in range(count if nonfinite_output | nonfinite_input else 0):
             nonfinite_sums.data = sums + c * 4
-            add_nonfinite_products(run.problem, &tile, t.ci_from + p * AMX_SIDE + c, 0, taps, nonfinite,
-                                   &nonfinite_sums)
+            add_nonfinite_products(run.problem, &tile, t.ci_from + p * AMX_SIDE + c, 0, taps,
+                                   nonfinite_output | nonfinite_input, &nonfinite_sums)
         sums += t.panel
     return True
 

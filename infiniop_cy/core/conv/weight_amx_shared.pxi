@@ -11,11 +11,6 @@ cdef enum:
     SHARED_FOUND = 2
 
 
-cdef int64_t shared_pairs_bytes(const SampleGeometry *sample, const AmxOutputTiles *tiles) noexcept nogil:
-    """Count the bytes of a panel of the input; under one tap no products begin at odd positions."""
-    return (4 if sample.taps > 1 else 2) * tiles.half_bytes * sample.parts
-
-
 cdef void share_operands(const ConvProblem *problem, int threads, double time, WeightAmx *own,
                          Blocking *blocking) noexcept nogil:
     """Let tasks share what is packed, where all then take less than this time, and it not much more room than the
@@ -24,7 +19,7 @@ cdef void share_operands(const ConvProblem *problem, int threads, double time, W
     cdef WeightAmx sharing = own[0]
     cdef int64_t rows = ceil_div(sample.cout, SHARED_ROWS), units = rows + own.panels
     cdef int64_t cells = rows * (SHARED_ROWS // AMX_HALF) * own.tiles.g_cells
-    cdef int64_t pairs = own.panels * shared_pairs_bytes(sample, &own.tiles), weights
+    cdef int64_t pairs = own.panels * own.panel_bytes, weights
     cdef double packing = sample.groups * (amx_packing_time(problem, sample.cout, sample.cin) / threads
                                            + <double>SHARED_READ_TIME * (sample.cin + sample.cout))
     if mul_overflows(sample.cin * sample.cout, sample.taps * amx_element_bytes(sample), &weights) \
@@ -51,7 +46,7 @@ cdef char *shared_pairs(const ConvRun *run, int64_t group, int64_t panel) noexce
     """Find the packed input of a panel of ci."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     return shared_piece(run, SHARED_PAIRS) \
-        + (group * own.panels + panel) * shared_pairs_bytes(run.sample, &own.tiles)
+        + (group * own.panels + panel) * own.panel_bytes
 
 
 cdef char *shared_found(const ConvRun *run, int64_t group, int64_t unit) noexcept nogil:
