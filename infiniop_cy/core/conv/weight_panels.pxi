@@ -44,18 +44,25 @@ cdef bint meets_no_padding(const SampleGeometry *sample) noexcept nogil:
     return True
 
 
+cdef bint keeps_nonfinite(const SampleGeometry *sample, bint vnni) noexcept nogil:
+    """Say whether inf and NaN are multiplied as they are, since no padding might meet them: whether weights are packed
+    or read where they lie depends on the layout, and an inf that is added later finds a sum that has been rounded, to
+    an inf of the other sign at worst."""
+    return sample.taps == 1 and sample.folded == 1 and not vnni and meets_no_padding(sample)
+
+
 cdef int64_t ready_panels(const ConvProblem *problem, const MicroPanels *ci) noexcept nogil:
     """Count the micro-panels, the first ones, whose weights are read where they lie: those of one tap, ci side by side,
     where copies would be used for few pixels. There is no padding that inf and NaN might meet."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef int64_t most = READY_PIXELS
-    if sample.taps != 1 or sample.folded != 1 or ci.vnni or sample.dtype != sample.compute \
+    if not keeps_nonfinite(sample, ci.vnni) or sample.dtype != sample.compute \
             or w.channel != sample.item or w.n % sample.item or (sample.groups > 1 and w.group % sample.item):
         return 0
     if not spreads_over_sets(w.n):
         most = READY_PART * ci.columns * sample.item // max(w.n, -w.n)
-    if sample.pixels_in * problem.batch > most or not meets_no_padding(sample):
+    if sample.pixels_in * problem.batch > most:
         return 0
     return sample.cin // ci.columns
 
@@ -297,10 +304,15 @@ cdef bint stage_pairs(const ConvProblem *problem, const char *source, int64_t ch
     return True
 
 
+cdef bint replace_weights(const SampleGeometry *sample, bint vnni, char *values, int64_t n) noexcept nogil:
+    """Make inf and NaN tiny, unless they are to stay; return whether there were any."""
+    return not keeps_nonfinite(sample, vnni) and replace_nonfinite_values(sample, values, n)
+
+
 cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *panels, int64_t group, int64_t panel,
                             int64_t co_from, char *packed, char *scratch) noexcept nogil:
-    """Pack one micro-panel of the block of co from one on, under all taps. inf and NaN become tiny; return whether
-    there were any. scratch: 2 * STAGED_TAPS rows of a micro-panel."""
+    """Pack one micro-panel of the block of co from one on, under all taps. inf and NaN become tiny, unless they
+    stay; return whether there were any that did. scratch: 2 * STAGED_TAPS rows of a micro-panel."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef int64_t item = sample.item, columns = panels.ci.columns, count = min(panels.channels, sample.cout - co_from)
@@ -316,7 +328,7 @@ cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *pane
         if stage_pairs(problem, source, channels, count, columns, raw, to):
             return kernels.vnni.replace_nonfinite(to, sample.taps * steps * columns * 2)
     elif stage_rows(problem, source, channels, count, columns, to):
-        return replace_nonfinite_values(sample, to, sample.taps * count * columns)
+        return replace_weights(sample, False, to, sample.taps * count * columns)
     while tap < sample.taps:
         taps = min(<int64_t>STAGED_TAPS, sample.taps - tap)
         for i in range(taps):
@@ -327,7 +339,7 @@ cdef bint pack_weight_panel(const ConvProblem *problem, const WeightPanels *pane
                 memset(staged, 0, taps * columns * item)
             stage_taps(problem, w.data + group * w.group + weight_row(sample, w, co_from + co)
                        + panel * columns * w.channel, tap, taps, channels, columns, raw, staged)
-            nonfinite |= replace_nonfinite_values(sample, staged, taps * columns)
+            nonfinite |= replace_weights(sample, panels.ci.vnni, staged, taps * columns)
             if staged != scratch:
                 continue
             for i in range(taps):
@@ -359,6 +371,6 @@ cdef bint pack_weight_panels(const ConvProblem *problem, const WeightPanels *pan
                         weight_panel(sample, panels, packed, unit.group, panel, co_from),
                         sample.cout * sample.taps * columns * sample.item)
     for p in range(panel, panel + many):
-        nonfinite |= replace_nonfinite_values(sample, weight_panel(sample, panels, packed, unit.group, p, co_from),
-                                              sample.taps * count * columns)
+        nonfinite |= replace_weights(sample, False, weight_panel(sample, panels, packed, unit.group, p, co_from),
+                                     sample.taps * count * columns)
     return nonfinite
