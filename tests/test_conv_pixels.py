@@ -194,8 +194,10 @@ def groups_past_caches(rng):
 
 
 def pixels_past_caches(rng):
-    """Pixels of so many channels that several tasks may share them, or one writes them past the caches."""
+    """Pixels of so many channels that several tasks may share them, or one writes them past the caches, or sums them
+    in several parts."""
     channels = int(rng.choice([520, 672, 1000, 1100])), int(rng.choice([24, 33, 96]))
+    channels = channels[::int(rng.choice([1, -1]))]
     return geometry(int(rng.integers(3, 6)), *channels, 1, (int(rng.integers(10, 16)), int(rng.integers(10, 16))),
                     (1, 1), int(rng.choice([1, 1, 2])), 0)
 
