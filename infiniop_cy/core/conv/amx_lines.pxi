@@ -119,25 +119,32 @@ cdef int pack_line_cells(const ConvRun *run, const PixelLines *lines, int64_t ch
 
 # ---- the input, as [part][half of the columns][pair of positions][column], zeros behind each sample's pixels
 
+cdef int64_t half_panel(const SampleGeometry *sample, int64_t channel, int64_t half_bytes) noexcept nogil:
+    """Find where the columns of a channel's half of a panel begin, in bytes; those of its other parts follow after two
+    halves each."""
+    return (channel // AMX_SIDE * 2 * sample.parts + channel // AMX_HALF % 2) * half_bytes
+
+
 cdef int pair_pixels(const ConvRun *run, const PixelLines *lines, const char *source, int64_t channels, char *to,
                      int64_t half_bytes) noexcept nogil:
     """Put pairs of one sample's pixels side by side; behind an odd one comes a zero. Return whether there were inf and
     NaN of float16."""
     cdef const PartKernels *parts = &kernels.parts[run.sample.dtype]
-    cdef int64_t item = itemsize_of(run.sample.dtype), pairs = lines.pixels // 2, c = 0, many
+    cdef bint in_rows = lines.step == itemsize_of(run.sample.dtype)
+    cdef int64_t pairs = lines.pixels // 2, c = 0, many
+    cdef const char *last = source + (lines.pixels - 1) * lines.step
     cdef char *at
     cdef int found = 0
-    if has_channel_lines(run, &run.problem.view[CONV_INPUT]):
+    if not in_rows:
         found = parts.of_line_pairs(source, lines.step, to, half_bytes, pairs, channels)
-    while c < channels:
-        at = to + (c // AMX_SIDE * 2 * run.sample.parts + c // AMX_HALF % 2) * half_bytes
-        many = min(<int64_t>AMX_HALF, channels - c)
-        if lines.step == item:
+    while c < channels and (in_rows or lines.pixels % 2):
+        at, many = to + half_panel(run.sample, c, half_bytes), min(<int64_t>AMX_HALF, channels - c)
+        if in_rows:
             found |= parts.of_row_pairs(source + c * lines.channel, lines.channel, at, 2 * half_bytes, many,
                                         lines.pixels)
-        elif lines.pixels % 2:
-            found |= parts.of_planes(source + (lines.pixels - 1) * lines.step + c * item, NULL, 0,
-                                     at + pairs * AMX_LINE, 2 * half_bytes, AMX_LINE, 1, 0, many, AMX_HALF)
+        else:
+            found |= parts.of_planes(last + c * lines.channel, NULL, 0, at + pairs * AMX_LINE, 2 * half_bytes, AMX_LINE,
+                                     1, 0, many, AMX_HALF)
         c += AMX_HALF
     return found
 
@@ -236,10 +243,12 @@ cdef int part_listed_cells(const ConvRun *run, const int64_t *line, const ConvVi
     cdef int64_t item = itemsize_of(dtype), next = run.sample.parts * AMX_CELL, c = 0, x = 0, many, rows
     cdef const char *first = view.data + channel * view.channel
     cdef int found = 0
-    while has_channel_lines(run, view) and x < positions:
-        found |= part_cells(run, first, line + x, AMX_STEPS, channels, cells, to + x // AMX_STEPS * next)
-        x += AMX_STEPS
-    while not has_channel_lines(run, view) and c < channels:
+    if has_channel_lines(run, view):
+        while x < positions:
+            found |= part_cells(run, first, line + x, AMX_STEPS, channels, cells, to + x // AMX_STEPS * next)
+            x += AMX_STEPS
+        return found
+    while c < channels:
         x, rows = 0, min(<int64_t>AMX_HALF, channels - c)
         while x < positions:
             many = min(<int64_t>STAGE_PIXELS, positions - x)
@@ -273,8 +282,7 @@ cdef void zero_pairs(const SampleGeometry *sample, int64_t pairs, int64_t channe
     cdef int64_t c = 0, part
     while c < channels and pairs:
         for part in range(sample.parts):
-            memset(to + ((c // AMX_SIDE * sample.parts + part) * 2 + c // AMX_HALF % 2) * half_bytes, 0,
-                   pairs * AMX_LINE)
+            memset(to + half_panel(sample, c, half_bytes) + part * 2 * half_bytes, 0, pairs * AMX_LINE)
         c += AMX_HALF
 
 

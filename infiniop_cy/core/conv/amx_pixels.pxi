@@ -36,19 +36,26 @@ cdef AmxRows packed_rows(const SampleGeometry *sample, const char *block, int64_
     return rows
 
 
+cdef bint find_pixels(const ConvRun *run, const Box *block, const char **first, int64_t *step) noexcept nogil:
+    """Find channel 0 of the first of a block's pixels of grad_output, and the bytes from one to the next; return False
+    unless they lie at even distances with their channels side by side, under one tap, without padding."""
+    cdef const SampleGeometry *sample = run.sample
+    cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t size[3]
+    cdef Box box
+    if sample.taps > 1 or sample.folded > 1 or view.channel != itemsize_of(sample.dtype):
+        return False
+    output_size(sample, size)
+    source_box(sample, block, 0, &box)
+    return find_even_pixels(view, size, &box, first, step)
+
+
 cdef bint find_rows(const ConvRun *run, const Box *block, int64_t channel, AmxRows *rows) noexcept nogil:
     """Find the lines of a block of grad_output, from that channel on, where they lie; return False unless they are as
     they would be packed: whole chunks of bfloat16 at even distances, under one tap, without padding."""
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
-    cdef int64_t size[3]
-    cdef Box box
-    if sample.dtype != DTYPE_BF16 or sample.taps > 1 or sample.folded > 1 or sample.cout % AMX_STEPS \
-            or view.channel != 2:
-        return False
-    output_size(sample, size)
-    source_box(sample, block, 0, &box)
-    if not find_even_pixels(view, size, &box, &rows.first, &rows.row):
+    if sample.dtype != DTYPE_BF16 or sample.cout % AMX_STEPS or not find_pixels(run, block, &rows.first, &rows.row):
         return False
     rows.first += channel * view.channel
     rows.chunk, rows.part = AMX_LINE, 0

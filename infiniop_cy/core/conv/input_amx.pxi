@@ -287,18 +287,25 @@ cdef void multiply_phase_amx(const ConvRun *run, const AmxPixelSteps *steps, int
                             sums + p * own.positions * AMX_SUM_ROW, co > 0, then, panels - p, prefetch)
 
 
-cdef bint puts_at_once(const JoinedGroups *joined, const Box *part) noexcept nogil:
-    """Say whether a tile's sums of bfloat16 are saved as they come: those of one chain, under one tap, of pixels that
-    follow each other in the block and in memory, with their channels side by side. Weights are read again for every
-    AMX_SIDE pixels, so they have to stay in a cache; float32's take longer to read than its sums."""
+cdef bint puts_rows(const JoinedGroups *joined, const Box *part) noexcept nogil:
+    """Say whether a tile's sums may be saved some pixels at a time: those under one tap, of pixels that follow each
+    other in the block and in memory, with their channels side by side. Weights are read again for every AMX_SIDE
+    pixels, so they have to stay in a cache."""
     cdef const ConvRun *run = &joined.run
     cdef const SampleGeometry *sample = run.sample
     cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
     cdef const InputAmx *own = <const InputAmx *>run.blocking.own
-    return not own.late and sample.parts == 1 and own.together == 1 and sample.taps == 1 and phase_count(sample) == 1 \
-        and sample.cout <= run.order.channels and own.task_panels * amx_panel_bytes(sample) <= AMX_NEAR_WEIGHTS \
+    return not own.late and own.together == 1 and sample.taps == 1 and phase_count(sample) == 1 \
+        and own.task_panels * amx_panel_bytes(sample) <= AMX_NEAR_WEIGHTS \
         and channels_in_line(run.problem) and not has_output_bias(run.problem) \
         and follow_evenly(part, out.n, out.space)
+
+
+cdef bint puts_at_once(const JoinedGroups *joined, const Box *part) noexcept nogil:
+    """Say whether a tile's sums of bfloat16 are saved as they come: those of one chain. float32's weights take longer
+    to read than its sums."""
+    cdef const ConvRun *run = &joined.run
+    return run.sample.parts == 1 and run.sample.cout <= run.order.channels and puts_rows(joined, part)
 
 
 cdef void put_tile_amx(const ConvRun *run, const AmxPixelSteps *all, const Phase *phase, const Box *part, int64_t unit,
@@ -320,25 +327,11 @@ cdef void put_tile_amx(const ConvRun *run, const AmxPixelSteps *all, const Phase
 
 cdef bint find_float_lines(const JoinedGroups *joined, const Box *part, const Box *block, const char **first,
                            int64_t *step) noexcept nogil:
-    """Find channel 0 of grad_output's pixels under a tile, and the bytes from one to the next, where these can be taken
-    apart while those before them are multiplied: float32 under one tap, pixels that follow each other in both tensors
-    with their channels side by side, weights that stay in a cache."""
+    """Find the pixels of grad_output under a tile of float32, as find_pixels does, where they can be taken apart while
+    those before them are multiplied."""
     cdef const ConvRun *run = &joined.run
-    cdef const SampleGeometry *sample = run.sample
-    cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
-    cdef const ConvView *out = &run.problem.view[CONV_GRAD_INPUT]
-    cdef const InputAmx *own = <const InputAmx *>run.blocking.own
-    cdef int64_t size[3]
-    cdef Box box
-    if sample.dtype != DTYPE_F32 or own.late or own.together > 1 or sample.taps > 1 or sample.folded > 1 \
-            or phase_count(sample) > 1 or view.channel != 4 or not channels_in_line(run.problem) \
-            or has_output_bias(run.problem) or own.task_panels * AMX_SIDE > AMX_PANELS_COLUMNS \
-            or own.task_panels * amx_panel_bytes(sample) > AMX_NEAR_WEIGHTS \
-            or not follow_evenly(part, out.n, out.space):
-        return False
-    output_size(sample, size)
-    source_box(sample, block, 0, &box)
-    return find_even_pixels(view, size, &box, first, step)
+    return run.sample.dtype == DTYPE_F32 and not run.nonfinite and puts_rows(joined, part) \
+        and find_pixels(run, block, first, step)
 
 
 cdef void put_lines_amx(const ConvRun *run, const char *first, int64_t step, const Phase *phase, const Box *part,
@@ -445,7 +438,7 @@ cdef void input_amx_task(const ConvRun *whole, int64_t number, char *scratch) no
         make_phase(sample, p, &phase)
         if not phase_part(&phase, &tile, &part):
             continue
-        if not run.nonfinite and find_float_lines(&joined, &part, &block, &first, &step):
+        if find_float_lines(&joined, &part, &block, &first, &step):
             put_lines_amx(run, first, step, &phase, &part, group, panel_from, panels, scratch)
             continue
         co = 0
