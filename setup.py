@@ -52,9 +52,11 @@ COMPILE_FLAGS = ["-std=c++17", "-g0", "-ffp-contract=off", "-fno-strict-aliasing
                  "-Wno-maybe-uninitialized", "-Wno-unknown-warning-option"]
 COMPILE_FLAGS += ["-O1", "-g", "-UNDEBUG"] if DEBUG or SANITIZE else ["-O3"]
 # Nothing is thrown through a kernel: tables to unwind it would be 5 % of the library. Copies of loops for what does not
-# change in them were 1 %, and no call was shorter for them; clang makes none, and warns that the flag does nothing.
+# change in them were 1 %, those for steps of 1 4 %, and no call was shorter for them; clang makes none, warns that the
+# first of these flags does nothing, and does not know the second.
 KERNEL_FLAGS = [] if DEBUG or SANITIZE else ["-fno-exceptions", "-fno-asynchronous-unwind-tables",
                                              "-fno-unswitch-loops", "-Wno-ignored-optimization-argument"]
+GCC_KERNEL_FLAGS = [] if DEBUG or SANITIZE else ["-fno-version-loops-for-strides"]
 # Where there are better sets, the generic one is for CPUs of before 2013: it shall be small, a tenth of the library.
 FALLBACK_FLAGS = [] if DEBUG or SANITIZE else ["-Os"]
 # What plans and calls kernels is no larger than it has to be: more optimisation, and copies of functions and loops for
@@ -115,6 +117,7 @@ class BuildExtension(build_ext):
         self.target = toolchain.target_of(command)
         linux = self.target.system == "linux"
         self.openmp_flags, openmp_links = toolchain.openmp_flags(self.compiler, self.target)
+        self.kernel_flags = [*KERNEL_FLAGS, *toolchain.known_flags(command, GCC_KERNEL_FLAGS)]
         self.link_flags = [*self.system_link_flags(), *openmp_links]
         runtime = [f"{CAPI}/infinirt.cpp"]
         with ThreadPoolExecutor(self.parallel or cores()) as pool:  # compilers are processes of their own
@@ -161,7 +164,7 @@ class BuildExtension(build_ext):
         """(sources, flags, folder, optimisation) of each object file of the kernels, those first that take longer."""
         isas = ISAS.get(self.target.machine, ("generic",))
         for isa in isas:
-            flags = [*KERNEL_FLAGS, *ISA_FLAGS[isa]]
+            flags = [*self.kernel_flags, *ISA_FLAGS[isa]]
             level = FALLBACK_FLAGS if isa == "generic" and len(isas) > 1 else []
             for direction in DIRECTIONS:
                 macros = [f"-DINFINIOP_ISA={isa}", f"-DINFINIOP_DIRECTION={direction}"]

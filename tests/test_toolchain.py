@@ -85,6 +85,14 @@ def test_the_target_of_a_real_compiler(toolchain):
     assert toolchain.target_of(["g++"]).machine == machine
 
 
+@pytest.mark.skipif(os.name != "posix", reason="the compilers here are scripts")
+def test_flags_that_a_compiler_does_not_know_are_left_out(toolchain, tmp_path):
+    program = tmp_path / "g++"
+    program.write_text("#!/bin/sh\ncase $* in *-fno-such*) exit 1;; esac\n")
+    program.chmod(0o755)
+    assert toolchain.known_flags([str(program)], ["-fknown", "-fno-such", "-falso-known"]) == ["-fknown", "-falso-known"]
+
+
 def test_the_users_flags_in_their_order(toolchain, monkeypatch):
     for name, value in (("CPPFLAGS", "-DA=1"), ("CFLAGS", "-O1 '-DB=x y'"), ("CXXFLAGS", "-O2")):
         monkeypatch.setenv(name, value)

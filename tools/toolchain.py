@@ -63,13 +63,22 @@ def command_of(compiler):
     return command
 
 
-def target_of(command):
-    """Target of a compiler by the macros that it predefines."""
+def _run_on_nothing(command, flags):
+    """What a compiler makes of an empty source."""
     with tempfile.TemporaryDirectory() as folder:
         source = os.path.join(folder, "empty.cpp")
         pathlib.Path(source).touch()
-        ran = subprocess.run([*command, *user_flags(), "-dM", "-E", source], capture_output=True, text=True,
-                             check=False)
+        return subprocess.run([*command, *user_flags(), *flags, source], capture_output=True, text=True, check=False)
+
+
+def known_flags(command, flags):
+    """Those of these flags that a compiler accepts."""
+    return [flag for flag in flags if _run_on_nothing(command, [flag, "-E"]).returncode == 0]
+
+
+def target_of(command):
+    """Target of a compiler by the macros that it predefines."""
+    ran = _run_on_nothing(command, ["-dM", "-E"])
     if ran.returncode:
         words = ran.stderr.strip().splitlines()[:3]
         raise SystemExit(COMPILER_HINT.format(problem=f"{shlex.join(command[:3])} fails: {' '.join(words)}"))

@@ -35,9 +35,14 @@ INFINIOP_INLINE void add_steps(const BatchReduce *steps, const scalar<V> *a_, co
     typedef scalar<V> S;
     constexpr int count = lanes<V>::count;
     const int64_t depth = steps->depth, a_step = steps->a_step, b_step = steps->b_step;
-    const int64_t a_ahead = asks ? at[0] + steps->a_ahead : 0, b_ahead = asks ? steps->b_ahead : 0;
+    const int64_t a_ahead = asks ? steps->a_ahead : 0, b_ahead = asks ? steps->b_ahead : 0;
+    // Counted from the first row, which needs no index then: compilers lead a pointer through it anyway, and would find
+    // the others' from that in every step.
+    int64_t from_first[rows];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++) from_first[i] = at[i] - at[0];
     for (int64_t s = 0; s < steps->count; s++) {
-        const S *a = a_ + steps->a_offset[s], *b = b_ + steps->b_offset[s];
+        const S *a = a_ + steps->a_offset[s] + at[0], *b = b_ + steps->b_offset[s];
         for (int64_t k = 0; k < depth; k++, a += a_step, b += b_step) {
             if (asks) __builtin_prefetch(a + a_ahead);
             if (b_ahead) {
@@ -50,7 +55,7 @@ INFINIOP_INLINE void add_steps(const BatchReduce *steps, const scalar<V> *a_, co
             for (int j = 0; j < vectors; j++) column[j] = load<V>(b + j * count);
 #pragma GCC unroll 8
             for (int i = 0; i < rows; i++) {
-                V factor = splat<V>(a[at[i]]);
+                V factor = splat<V>(i ? a[from_first[i]] : *a);
 #pragma GCC unroll 8
                 for (int j = 0; j < vectors; j++) sum[i][j] = mul_add(factor, column[j], sum[i][j]);
             }
