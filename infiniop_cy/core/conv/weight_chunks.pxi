@@ -3,6 +3,8 @@
 cdef enum:
     WEIGHT_CHUNK = 64      # pixels
     WEIGHT_STRETCHES = 16  # of such pixels, at most
+    WEIGHT_WHOLE = 256     # pixels of a tile that is one chunk, at most,
+    WEIGHT_WHOLE_ROWS = 64   # and its rows, at least
     WEIGHT_CALLS = 16      # register tiles of a chunk, with fewer of which prefetching between them holds up the loads
     WEIGHT_MEMORY = 4 << 20  # bytes of both images, with more of which they do not stay in the caches
 
@@ -71,9 +73,18 @@ cdef bint tiles_ask(const ConvRun *run, int64_t calls) noexcept nogil:
         and (calls < WEIGHT_CALLS or has_wide_vectors(sample))
 
 
-cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchReduce *steps) noexcept nogil:
+cdef bint takes_whole_tile(const ConvRun *run, const WeightTile *t, const BatchReduce *steps) noexcept nogil:
+    """Say whether a tile is one chunk: of few pixels, so that sums are read and written once and not every WEIGHT_CHUNK
+    pixels, and of enough rows to be worth a copy of its columns, of which the first cache would not hold so many lines
+    apart. Wide vectors were not measured."""
+    return steps.count == 1 and steps.depth <= WEIGHT_WHOLE and t.rows >= WEIGHT_WHOLE_ROWS \
+        and not has_wide_vectors(run.sample)
+
+
+cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchReduce *steps,
+                          Prefetch *next_tile) noexcept nogil:
     """Add the products of the rows and columns of a tile where both lie pixel by pixel: all of some pixels, while the
-    next ones are asked for. Unless products are added one by one anyway, a tile has sums of its own, so that no bit
+    next ones, or those of the next tile, are asked for. Unless products are added one by one anyway, a tile has sums of its own, so that no bit
     depends on where it is cut."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
@@ -81,11 +92,14 @@ cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchRe
     cdef int64_t many = WEIGHT_CHUNK, panel = t.column_panel
     cdef int64_t calls = t.panels * ceil_div(t.rows, register_tile(sample, &own.co, t.cos).rows)
     cdef char *sums = t.sums if t.chains else t.chained
-    cdef bint copies = not spreads_over_sets(steps.b_step * item)
+    cdef bint whole = takes_whole_tile(run, t, steps)
+    cdef bint copies = whole or not spreads_over_sets(steps.b_step * item)
     cdef bint asks = steps.count == 1 and not copies and tiles_ask(run, calls)
     cdef Prefetch ahead[2 * WEIGHT_STRETCHES]
     cdef WeightChunk chunk
-    if steps.count > 1:
+    if whole:
+        many = steps.depth
+    elif steps.count > 1:
         many = max(<int64_t>1, min(<int64_t>WEIGHT_STRETCHES, WEIGHT_CHUNK // steps.depth))
     if not t.chains:
         memset(t.chained, 0, t.rows * t.pitch * item)
@@ -103,7 +117,7 @@ cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchRe
         for p in range(t.panels):
             multiply(register_tile(sample, &own.co, t.cos - p * own.co.columns), &chunk.steps, t.input, t.indirection,
                      t.rows, (t.output if copies else t.columns) + p * panel * item, sums + p * own.co.columns * item,
-                     t.pitch, item, True, &ahead[0])
+                     t.pitch, item, True, next_tile if whole else &ahead[0])
             chunk.steps.a_ahead = 0
         first += many
     if not t.chains:

@@ -294,7 +294,7 @@ cdef void multiply_columns(const ConvRun *run, const WeightTile *t, const Box *t
     cdef int64_t item = sample.item, p
     steps.a_offset, steps.b_offset, steps.b_step = t.a_offset, t.b_offset, t.column_pixel
     if t.by_pixels:
-        multiply_chunks(run, t, steps)
+        multiply_chunks(run, t, steps, prefetch)
         return
     if multiply_taps(run, t, tile, steps, prefetch):
         return
