@@ -84,8 +84,8 @@ cdef bint takes_whole_tile(const ConvRun *run, const WeightTile *t, const BatchR
 cdef void multiply_chunks(const ConvRun *run, const WeightTile *t, const BatchReduce *steps,
                           Prefetch *next_tile) noexcept nogil:
     """Add the products of the rows and columns of a tile where both lie pixel by pixel: all of some pixels, while the
-    next ones, or those of the next tile, are asked for. Unless products are added one by one anyway, a tile has sums of its own, so that no bit
-    depends on where it is cut."""
+    next ones, or those of the next tile, are asked for. Unless products are added one by one anyway, a tile has sums
+    of its own, so that no bit depends on where it is cut."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
     cdef int64_t item = sample.item, first = 0, last = steps.depth if steps.count == 1 else steps.count, p
