@@ -84,6 +84,18 @@ template <class Load> struct transpose_block {
             store_from(row(i), part[i * most / size], i * most % size, columns);
         }
     }
+    // All rows of few columns, each after the other: `most` elements are stored, of which the next rows' replace those
+    // behind the columns.
+    template <int most>
+    static INFINIOP_INLINE void side_by_side(const char *from, int64_t column, char *to, int columns) {
+        V part[most];
+        load_columns<most>(from, column, size, columns, part);
+        transpose_square<most>(part);
+#pragma GCC unroll 16
+        for (int i = 0; i < size; i++)
+            __builtin_memcpy(to + i * columns * to_item, (const char *)(part + i * most / size) + i * most % size * to_item,
+                             most * to_item);
+    }
     template <int most, class Row>
     static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns,
                                          int readable) {
@@ -174,12 +186,14 @@ void transpose_some(const char *from, int64_t column, Row row, int rows, int col
 struct EvenRows {
     int64_t step;
     INFINIOP_INLINE int64_t operator()(int64_t r) const { return r * step; }
+    INFINIOP_INLINE bool without_gaps(int64_t row) const { return step == row; }
 };
 
 struct RowPlaces {
     int64_t step;
     const int64_t *places = nullptr;  // where rows do not go evenly
     INFINIOP_INLINE int64_t operator()(int64_t r) const { return places ? places[r] : r * step; }
+    INFINIOP_INLINE bool without_gaps(int64_t row) const { return !places && step == row; }
 };
 
 // Squares of 16-bit words are large: they are compiled once, for both.
@@ -200,10 +214,28 @@ int64_t transpose_few_rows(const char *from, int64_t column, char *to, Place pla
     return c;
 }
 
+// Rows of few columns, half a vector of them at most, without gaps between rows. Goes on as far as what is stored behind
+// a row's columns is written again, and returns how far.
+template <class Block>
+int64_t transpose_few_columns(const char *from, int64_t column, char *to, int64_t rows, int columns) {
+    constexpr int size = Block::size;
+    int64_t r = 0;
+    for (; (rows - r - size) * columns >= size; r += size) {
+        const char *at = from + r * Block::from_item;
+        char *there = to + r * columns * Block::to_item;
+        if (columns <= size / 4) Block::template side_by_side<size / 4>(at, column, there, columns);
+        else Block::template side_by_side<size / 2>(at, column, there, columns);
+    }
+    return r;
+}
+
 template <class Block, class Place>
 void transpose_rows(const char *from, int64_t column, char *to, Place place, int64_t rows, int64_t columns) {
     constexpr int size = Block::size;
-    int64_t done = 0;
+    int64_t done = 0, rows_done = 0;
+    if constexpr (Block::to_item > 2)  // those of 16 bits move by pairs
+        if (columns <= size / 2 && place.without_gaps(columns * Block::to_item))
+            rows_done = transpose_few_columns<Block>(from, column, to, rows, int(columns));
     if (rows <= size / 2 && column == rows * Block::from_item)
         done = transpose_few_rows<Block>(from, column, to, place, int(rows), columns);
     auto square = [=](int64_t r, int64_t c) {
@@ -217,11 +249,11 @@ void transpose_rows(const char *from, int64_t column, char *to, Place place, int
     };
     // Along the longer side, so that few streams of memory are open at a time.
     if (columns > rows)
-        for (int64_t r = 0; r < rows; r += size)
+        for (int64_t r = rows_done; r < rows; r += size)
             for (int64_t c = done; c < columns; c += size) square(r, c);
     else
         for (int64_t c = done; c < columns; c += size)
-            for (int64_t r = 0; r < rows; r += size) square(r, c);
+            for (int64_t r = rows_done; r < rows; r += size) square(r, c);
 }
 
 template <class Block>

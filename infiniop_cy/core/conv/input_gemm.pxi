@@ -94,6 +94,11 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
     while threads > 1 and own.task_panels > 1 and input_tile_tasks(problem, own) < wanted:
         own.task_panels = ceil_div(own.task_panels, 2)
     positions = halo_positions(sample, own.tiling.extent, most_gemm_positions(sample))
+    if own.together > 1:
+        own.pitch = round_up(own.together * sample.cout, sample.lanes)
+    elif packs_folded_lines(problem, order, own.weights.ci.vnni):
+        own.lines, own.pitch = True, folded_step(sample)
+        positions = positions // own.tiling.extent[2] * (own.tiling.extent[2] + folded_tail(sample))
     book_input_tiles(problem, order, own.tiling.samples * positions, own, blocking)
 
 
@@ -135,11 +140,15 @@ cdef void pack_tile_block(const ConvRun *run, const InputTile *t, const Box *blo
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef int64_t pitch = own.pitch, number
     cdef Box box
+    cdef char *to
     for number in range(block_classes(sample)):
         source_box(sample, block, number, &box)
-        pack_folded_channels(run.problem, &box, t.sums.group, co, count,
-                             t.block + number * box_positions(block) * pitch * own_step(run), pitch,
-                             own.weights.ci.vnni, t.staging, t.place)
+        to = t.block + number * box_positions(block) * pitch * own_step(run)
+        if own.lines:
+            pack_rows_as_lines(run.problem, &box, co, box.extent[2] * pitch, to)
+        else:
+            pack_folded_channels(run.problem, &box, t.sums.group, co, count, to, pitch, own.weights.ci.vnni, t.staging,
+                                 t.place)
 
 
 cdef void lead_through_taps(const ConvRun *run, const InputTile *t, const Box *block, const Halo *halo, int64_t tap,
@@ -227,6 +236,8 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
         return
     phase_halo(run.sample, &t.phase, &halo)
     block_under(&t.tile, &halo, &block)
+    if (<const InputTiles *>run.blocking.own).lines:
+        block.extent[2] += folded_tail(run.sample)
     begin_steps(run, &t, &steps)
     if not both_lie_by_pixels(run, &t, &block):
         multiply_groups(run, &t, &block, &halo, &steps)
@@ -240,13 +251,13 @@ cdef void explain_input_gemm(const SampleGeometry *sample, const SumOrder *order
                              size_t size) noexcept nogil:
     cdef const InputTiles *own = <const InputTiles *>blocking.own
     snprintf(text, size, b"implicit GEMM: taps are offsets into a packed block of grad_output; tiles of %lld x %lld x "
-             b"%lld x %lld pixels, %lld of %lld columns a task; panels of %lld taps by %lld channels%s%s%s",
+             b"%lld x %lld pixels, %lld of %lld columns a task; panels of %lld taps by %lld channels%s%s%s%s",
              <long long>own.tiling.samples, <long long>own.tiling.extent[0], <long long>own.tiling.extent[1],
              <long long>own.tiling.extent[2], <long long>(own.task_panels * own.weights.ci.columns),
              <long long>(own.weights.ci.count * own.weights.ci.columns), <long long>order.taps,
              <long long>order.channels, b"; pixels by the taps that they meet, without padding" if own.ordered else b"",
              b"; pairs of bfloat16" if own.weights.ci.vnni else b"",
-             b"; weights where they lie" if own.weights.ready else b"")
+             b"; weights where they lie" if own.weights.ready else b"", b"; a row packed as a line" if own.lines else b"")
 
 
 cdef ConvAlgorithm input_gemm() noexcept nogil:

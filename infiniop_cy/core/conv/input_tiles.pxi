@@ -27,6 +27,7 @@ ctypedef struct InputTiles:
     bint ordered          # pixels are put in another order (input_order.pxi)
     int64_t together      # groups of a task, packed as one block
     int64_t pitch         # elements from position to position of a block
+    bint lines            # rows of a block are lines of an image, in which positions overlap (pack_folded.pxi)
 
 
 # A task's part: a tile of one phase by the ci of some micro-panels.
@@ -64,7 +65,8 @@ cdef void block_input_columns(const SampleGeometry *sample, const SumOrder *orde
     """Cut the ci into micro-panels, and these into tasks of about WEIGHT_COLUMNS, and give a task one group."""
     cut_columns(sample, sample.cin, bfloat16_dot2(sample), &own.weights.ci)
     own.weights.channels = order.channels
-    own.together = 1
+    own.together, own.lines = 1, False
+    own.pitch = block_pitch(sample, order)
     own.task_panels = min(own.weights.ci.count, max(<int64_t>1, WEIGHT_COLUMNS // own.weights.ci.columns))
 
 
@@ -79,11 +81,10 @@ cdef int64_t input_tile_tasks(const ConvProblem *problem, InputTiles *own) noexc
 
 cdef void book_input_tiles(const ConvProblem *problem, const SumOrder *order, int64_t positions, InputTiles *own,
                            Blocking *blocking) noexcept nogil:
-    """Make room for blocks of at most so many positions."""
+    """Make room for blocks of at most so many positions, own.pitch elements apart."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t pixels = tiling_pixels(&own.tiling)
     cdef Scratch *local = &blocking.local
-    own.pitch = block_pitch(sample, order) if own.together == 1 else round_up(own.together * sample.cout, sample.lanes)
     own.weights.ready = ready_panels(problem, &own.weights.ci)
     book_weights(problem, &own.weights, INPUT_WEIGHTS, INPUT_STAGED_WEIGHTS, blocking)
     book(local, INPUT_BLOCK, positions * own.pitch, sample.item)

@@ -62,6 +62,56 @@ cdef FoldedRow folded_row(const ConvProblem *problem, const Box *box, int64_t n,
     return row
 
 
+# ---- rows as lines
+
+cdef int64_t folded_step(const SampleGeometry *sample) noexcept nogil:
+    """Count the elements of a line from position to position, of which taps meet more."""
+    return sample.source[2].step * (sample.cout // sample.folded)
+
+
+cdef int64_t folded_tail(const SampleGeometry *sample) noexcept nogil:
+    """Count the positions that a line goes on for after its last one, for what taps meet of that."""
+    return ceil_div(sample.folded, sample.source[2].step) - 1
+
+
+cdef bint packs_folded_lines(const ConvProblem *problem, const SumOrder *order, bint vnni) noexcept nogil:
+    """Say whether rows are packed as they lie, channels side by side, so that positions share what they meet: a copy of
+    each position's own would be several times as long. Pixels that lie side by side have all their channels in one
+    panel then, since these are put side by side first."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef bint pixels = sample.fold_step == 1 and sample.cout <= order.channels \
+        and problem.view[CONV_GRAD_OUTPUT].space[2] == itemsize_of(sample.dtype)
+    return not vnni and sample.dtype == sample.compute and (folds_in_line(problem) or pixels) \
+        and folded_step(sample) <= block_pitch(sample, order)
+
+
+cdef void pack_rows_as_lines(const ConvProblem *problem, const Box *box, int64_t co, int64_t elements,
+                            char *to) noexcept nogil:
+    """Pack each row of a box as a line of so many elements: from what the first position meets as its channel co on,
+    zeros where there is padding."""
+    cdef int64_t item = problem.sample.item, channels = problem.sample.cout // problem.sample.folded, number, first, end
+    cdef int64_t planes = box.extent[0] * box.extent[1]
+    cdef bint side_by_side = folds_in_line(problem)
+    cdef FoldedRow row
+    for number in range(box.samples * planes):
+        row = folded_row(problem, box, number // planes, number % planes // box.extent[1], number % box.extent[1])
+        if row.first == NULL:
+            memset(to, 0, elements * item)
+        elif side_by_side:
+            copy_folded(&row, 0, co, elements, item, to)
+        else:
+            first = min(elements, max(<int64_t>0, -row.position))
+            end = max(first, min(elements, row.elements - row.position))
+            memset(to, 0, first * item)
+            kernels.transpose[problem.sample.dtype](
+                row.first + (row.position + first) // channels * item, problem.view[CONV_GRAD_OUTPUT].channel,
+                to + first * item, channels * item, (end - first) // channels, channels)
+            memset(to + end * item, 0, (elements - end) * item)
+        to += elements * item
+
+
+# ---- positions one by one
+
 cdef void copy_folded(const FoldedRow *row, int64_t position, int64_t co, int64_t count, int64_t item,
                       char *to) noexcept nogil:
     """Copy some co of one position, zeros where there is padding."""
