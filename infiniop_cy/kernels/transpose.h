@@ -315,6 +315,10 @@ inline void stream_rows(const char *from, int64_t from_row, char *to, int64_t to
 #if defined(__AVX512F__)
             while (at < bytes && (uintptr_t(to + at) & 63)) sixteen();
             for (; at + 64 <= bytes; at += 64) _mm512_stream_si512((__m512i *)(to + at), _mm512_loadu_si512(from + at));
+#elif defined(__AVX2__)
+            if (at < bytes && (uintptr_t(to + at) & 31)) sixteen();
+            for (; at + 32 <= bytes; at += 32)
+                _mm256_stream_si256((__m256i *)(to + at), _mm256_loadu_si256((const __m256i *)(from + at)));
 #endif
             while (at < bytes) sixteen();
         }

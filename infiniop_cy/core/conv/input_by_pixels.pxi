@@ -2,10 +2,13 @@
 # one tap where the channels of both tensors do, some pixels at a time: they are read where they lie, or (pairs of
 # bfloat16) put in order. The values and the order of their products are those of a packed block and of sums.
 cdef enum:
-    PIXELS_AT_ONCE = 64
-    PAIRS_AT_ONCE = 128    # pixels whose channels are multiplied by pairs
-    PIXELS_BYTES = 16384   # of what is kept of them between the tensors, at most
+    PIXELS_AT_ONCE = 64    # of float32 and float64, and more where what they meet has room in the first cache:
+    MOST_AT_ONCE = 128     # at most; of pairs of bfloat16, these
+    PIXELS_BYTES = 16384   # of what is kept of them between the tensors, at most; of narrow vectors:
+    NARROW_BYTES = 65536
+    FIRST_CACHE = 32768
     STAGE_LARGE = 4 << 20  # bytes of an image that leaves by a stage whatever is read
+    STAGE_DEPTH = 48       # channels that are multiplied, at most, where a stage pays for vectors across cache lines
     STOP_AFTER = 1 << 20   # multiplications, before it is asked again whether to stop: to ask takes some ten ns
 
 
@@ -185,14 +188,24 @@ cdef void sum_pixels(const ConvRun *run, const InputTile *t, const PixelStretch 
         done += n
 
 
+cdef bint stores_cross_lines(const ConvRun *run) noexcept nogil:
+    """Say whether half of the vectors of a panel would be stored across cache lines, and take longer for it than their
+    products do. NumPy's memory begins 16 or 32 bytes behind a line, so that vectors of 32 bytes do every other time,
+    which takes up to twice as long (wider ones, that always cross lines, were not measured)."""
+    cdef int64_t vector = run.sample.lanes * run.sample.item
+    return not has_wide_vectors(run.sample) and run.sample.cout <= STAGE_DEPTH \
+        and <int64_t>(<uintptr_t>run.problem.view[CONV_GRAD_INPUT].data) % vector != 0
+
+
 cdef bint leaves_by_stage(const ConvRun *run, const InputTile *t) noexcept nogil:
     """Say whether pixels that follow each other without a gap go past the caches by way of a stage, since they, or
-    their panels, fill no cache lines; where no more is written than read, that pays only for large images."""
+    their panels, fill no cache lines, or the array does not begin where vectors do; where no more is written than read,
+    that pays only for large images."""
     cdef int64_t item = itemsize_of(run.sample.dtype), pixel = t.sums.channels * item
     cdef int64_t panel = (<const InputTiles *>run.blocking.own).weights.ci.columns * item
     return run.problem.stream and written_step(run) == pixel \
         and (t.sums.channels > run.sample.cout or written_bytes(run.problem) >= STAGE_LARGE) \
-        and (pixel % CONV_ALIGN != 0 or panel % CONV_ALIGN != 0)
+        and (pixel % CONV_ALIGN != 0 or panel % CONV_ALIGN != 0 or stores_cross_lines(run))
 
 
 cdef void put_staged_pixels(const ConvRun *run, const InputTile *some, BatchReduce *steps, char *to, int64_t most,
@@ -206,6 +219,20 @@ cdef void put_staged_pixels(const ConvRun *run, const InputTile *some, BatchRedu
     unsent.second = not unsent.second
 
 
+cdef int64_t most_at_once(const ConvRun *run, bint vnni, int64_t kept) noexcept nogil:
+    """Return the most pixels that are multiplied by all panels before the next ones are. kept: bytes of each between
+    the tensors. The weights are read again for every so many, so that more pay for narrow vectors, whose register tiles
+    have few columns, as far as the second cache holds them (1.02 to 1.2 times as fast on Zen 3; wide ones were not
+    measured)."""
+    cdef int64_t pixels, read = min(run.sample.cout, run.order.channels) * run.sample.item
+    if vnni:
+        return min(<int64_t>MOST_AT_ONCE, PIXELS_BYTES // kept)
+    if has_wide_vectors(run.sample):
+        return min(<int64_t>PIXELS_AT_ONCE, PIXELS_BYTES // kept)
+    pixels = max(<int64_t>PIXELS_AT_ONCE, min(<int64_t>MOST_AT_ONCE, FIRST_CACHE // max(<int64_t>1, read)))
+    return min(pixels, NARROW_BYTES // kept)
+
+
 cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchReduce *steps, char *first_source,
                            PixelStretch stretch) noexcept nogil:
     """Multiply a stretch of pixels, some at a time, by all panels, and write them, while the next ones are asked
@@ -215,7 +242,7 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     cdef int64_t rows = register_tile(sample, ci, t.sums.channels).rows, item = itemsize_of(sample.dtype)
     cdef int64_t step = run.problem.view[CONV_GRAD_OUTPUT].space[2], kept = t.sums.pixel_pitch * sample.item
     cdef int64_t apart = step // item, chunk, calls, next, i, unasked = 0
-    cdef int64_t place[PAIRS_AT_ONCE + MAX_ROWS]
+    cdef int64_t place[MOST_AT_ONCE + MAX_ROWS]
     cdef double bias[BIAS_STAGED]
     cdef bint put = sample.cout <= run.order.channels and stretch.even, stages
     cdef Unsent unsent
@@ -225,8 +252,7 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     if ci.vnni:  # an odd number of cache lines, since powers of two share cache sets
         apart = round_up(min(sample.cout, run.order.channels), CONV_ALIGN // 2) | CONV_ALIGN // 2
         kept = max(kept, apart * 2)
-    chunk = PAIRS_AT_ONCE if ci.vnni else PIXELS_AT_ONCE
-    chunk = rows * max(<int64_t>2, min(chunk, PIXELS_BYTES // kept) // rows)
+    chunk = rows * max(<int64_t>2, most_at_once(run, ci.vnni, kept) // rows)
     calls = t.panels * ceil_div(chunk, rows) * ceil_div(sample.cout, run.order.channels)
     part.bias = <const void *>bias if has_output_bias(run.problem) else NULL
     stages = put and leaves_by_stage(run, t) and 2 * chunk <= t.pixels
