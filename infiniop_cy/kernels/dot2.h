@@ -111,6 +111,7 @@ constexpr void fill_dot2(KernelTable &table) {
         16,
         4,
         {{}, {12, 1, gemm_dot2<12, 1>}, {8, 2, gemm_dot2<8, 2>}, {8, 3, gemm_dot2<8, 3>}, {6, 4, gemm_dot2<6, 4>}},
+        4,
         {4, 6, gemm_dot2<4, 6>},
         {1, 8, gemm_dot2<1, 8>}};
 }

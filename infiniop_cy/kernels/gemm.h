@@ -126,13 +126,15 @@ template <class V> constexpr RegisterTiles register_tiles() {
         lanes<V>::count,
         4,
         {{}, register_tile<V, 8, 1>(), register_tile<V, 8, 2>(), register_tile<V, 8, 3>(), register_tile<V, 6, 4>()},
+        4,
         register_tile<V, 4, 6>(),
         register_tile<V, 1, 8>(),
         {{}, register_tile<V, 1, 1>(), register_tile<V, 1, 2>(), register_tile<V, 1, 3>(), register_tile<V, 1, 4>()}};
 #elif defined(__AVX2__)
     return {lanes<V>::count,
             2,
-            {{}, register_tile<V, 8, 1>(), register_tile<V, 6, 2>()},
+            {{}, register_tile<V, 8, 1>(), register_tile<V, 6, 2>(), register_tile<V, 4, 3>()},
+            3,
             register_tile<V, 4, 3>(),
             register_tile<V, 1, 8>(),
             {{}, register_tile<V, 1, 1>(), register_tile<V, 1, 2>()}};
@@ -140,6 +142,7 @@ template <class V> constexpr RegisterTiles register_tiles() {
     return {lanes<V>::count,
             2,
             {{}, register_tile<V, 4, 1>(), register_tile<V, 4, 2>()},
+            2,
             register_tile<V, 4, 2>(),
             register_tile<V, 1, 8>(),
             {{}, register_tile<V, 1, 1>(), register_tile<V, 1, 2>()}};

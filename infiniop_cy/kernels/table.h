@@ -100,8 +100,9 @@ enum { GEMM_VECTORS = 4 };
 
 struct RegisterTiles {
     int lanes;                                        // of a vector
-    int max_vectors;                                  // of the widest of:
+    int max_vectors;                                  // of the widest that suits many columns, of:
     struct RegisterTile many_rows[GEMM_VECTORS + 1];  // by the number of vectors
+    int panel_vectors;                                // of the widest of them: few columns may be so many
     struct RegisterTile few_rows, one_row;            // by more vectors
     struct RegisterTile row[GEMM_VECTORS + 1];        // one, by the number of vectors
 };

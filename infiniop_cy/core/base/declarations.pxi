@@ -113,6 +113,7 @@ cdef extern from "../kernels/table.h" nogil:
         int lanes
         int max_vectors
         RegisterTile many_rows[5]
+        int panel_vectors
         RegisterTile few_rows
         RegisterTile one_row
         RegisterTile row[5]

@@ -30,12 +30,15 @@ cdef bint bfloat16_dot2(const SampleGeometry *sample) noexcept nogil:
 
 cdef void cut_columns(const SampleGeometry *sample, int64_t columns, bint vnni, MicroPanels *panels) noexcept nogil:
     """Cut columns into micro-panels, the last of which may have fewer vectors with columns: what is read for a product
-    takes longer the narrower they are, and where rows lie apart."""
+    takes longer the narrower they are, and where rows lie apart. Wider ones than suit many columns, whose register
+    tiles have few rows, pay where they leave no vector by itself."""
+    cdef const RegisterTiles *tiles = &kernels.gemm[sample.compute]
     cdef int64_t vectors = max(<int64_t>1, ceil_div(columns, sample.lanes)), cost, least = -1
     cdef int width, last
-    for width in range(kernels.gemm[sample.compute].max_vectors, 0, -1):
+    for width in range(tiles.panel_vectors, 0, -1):
         last = vectors % width
-        cost = (vectors - last) * (100 + 20 // width) + (last * (100 + 20 // last) + 42 if last else 0)
+        cost = (vectors - last) * (100 + 20 // width + (5 if width > tiles.max_vectors else 0)) \
+            + (last * (100 + 20 // last) + 42 if last else 0)
         if least < 0 or cost < least:
             least, panels.vectors = cost, width
     panels.columns = panels.vectors * sample.lanes
