@@ -191,9 +191,10 @@ cdef void sum_pixels(const ConvRun *run, const InputTile *t, const PixelStretch 
 cdef bint stores_cross_lines(const ConvRun *run) noexcept nogil:
     """Say whether half of the vectors of a panel would be stored across cache lines, and take longer for it than their
     products do. NumPy's memory begins 16 or 32 bytes behind a line, so that vectors of 32 bytes do every other time,
-    which takes up to twice as long (wider ones, that always cross lines, were not measured)."""
+    which takes up to twice as long (wider ones, that always cross lines, were not measured). A stage of pixels that
+    reach a few sets of a cache only takes longer yet."""
     cdef int64_t vector = run.sample.lanes * run.sample.item
-    return not has_wide_vectors(run.sample) and run.sample.cout <= STAGE_DEPTH \
+    return not has_wide_vectors(run.sample) and run.sample.cout <= STAGE_DEPTH and spreads_over_sets(written_step(run)) \
         and <int64_t>(<uintptr_t>run.problem.view[CONV_GRAD_INPUT].data) % vector != 0
 
 
