@@ -51,6 +51,7 @@ include "conv/weight_boxes.pxi"     # ... box of taps by box of taps
 include "conv/weight_chunks.pxi"    # ... where these are read pixel by pixel, as they lie
 include "conv/in_place.pxi"         # operands of both that are read where they lie
 include "conv/input_by_pixels.pxi"  # grad_input from registers, where channels lie side by side
+include "conv/input_by_planes.pxi"  # ... and where pixels do, under one tap
 include "conv/parts.pxi"            # float32 and float16 as sums of bfloat16
 include "conv/survey.pxi"           # samples that float32 as such a sum does not hold
 include "conv/tap_columns.pxi"      # what the algorithms with (ci, tap) as columns share, as the weights lie

@@ -239,11 +239,14 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
     if (<const InputTiles *>run.blocking.own).lines:
         block.extent[2] += folded_tail(run.sample)
     begin_steps(run, &t, &steps)
-    if not both_lie_by_pixels(run, &t, &block):
+    if not (both_lie_by_pixels(run, &t, &block) or both_lie_by_planes(run, &t, &block)):
         multiply_groups(run, &t, &block, &halo, &steps)
         return
     for number in range(t.groups):
-        multiply_by_pixels(run, &t, &block, &steps)
+        if both_lie_by_pixels(run, &t, &block):
+            multiply_by_pixels(run, &t, &block, &steps)
+        else:
+            multiply_by_planes(run, &t, &block)
         t.sums.group += 1
 
 
