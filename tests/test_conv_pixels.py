@@ -57,6 +57,14 @@ def one_tap(rng):
                     int(rng.choice([0, 0, 0, 1])))
 
 
+def planes(rng):
+    """One tap without a stride, few channels one way and more the other."""
+    few, many = int(rng.integers(1, 70)), int(rng.choice([6, 9, 16, 24, 40, 70, 130, 300]))
+    ci, co = (few, many) if rng.integers(3) else (many, few)
+    size = int(rng.integers(1, 24)), int(rng.integers(1, 50))
+    return geometry(int(rng.integers(1, 5)), ci, co, int(rng.choice([1, 1, 2])), size, (1, 1), 1, 0)
+
+
 def depthwise(rng):
     """Few taps, most of which meet no padding; with a stride and the same dilation, some pixels meet none. Of many
     channels a task takes some, and 1024 of float32 lie so that pixels share sets of a cache."""
@@ -210,8 +218,8 @@ def read_once(rng):
                     (kernel, kernel), 1, kernel // 2)
 
 
-KINDS = (one_tap, depthwise, channels, image, wide, groups_in_lanes, groups_in_lines, edges, covering, multiplied, far,
-         few_channels, sound, large, late, rows_past_caches, groups_past_caches, pixels_past_caches, read_once)
+KINDS = (one_tap, planes, depthwise, channels, image, wide, groups_in_lanes, groups_in_lines, edges, covering, multiplied,
+         far, few_channels, sound, large, late, rows_past_caches, groups_past_caches, pixels_past_caches, read_once)
 
 
 def same_bits(got, want):

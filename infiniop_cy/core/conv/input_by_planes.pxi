@@ -22,8 +22,7 @@ cdef bint rows_follow(const Box *tile, const ConvView *view, int64_t item) noexc
 
 cdef bint both_lie_by_planes(const ConvRun *run, const InputTile *t, const Box *block) noexcept nogil:
     """Say whether a tile is such a product, large enough for register tiles, which may overlap, and of so few channels
-    that what is written takes longest, which need not be transposed then. Measured with narrow vectors; a bias would be
-    one number for each row."""
+    that what is written takes longest, which need not be transposed then. Measured with narrow vectors."""
     cdef const ConvProblem *problem = run.problem
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
@@ -33,11 +32,23 @@ cdef bint both_lie_by_planes(const ConvRun *run, const InputTile *t, const Box *
     return not has_wide_vectors(sample) and sample.taps == 1 and sample.folded == 1 and phase_count(sample) == 1 \
         and block_classes(sample) == 1 and 0 < sample.cout <= min(run.order.channels, <int64_t>PLANE_DEPTH) \
         and sample.cout < sample.cin \
-        and not (run.nonfinite or problem.accumulate or own.weights.ready or has_output_bias(problem)) \
+        and not (run.nonfinite or problem.accumulate or own.weights.ready) \
         and of_whole_elements(problem, g) and of_whole_elements(problem, out) \
         and rows_follow(&t.tile, g, sample.item) and rows_follow(&t.tile, out, sample.item) \
         and t.pixels // t.tile.samples >= tile.vectors * sample.lanes and t.sums.channels >= tile.rows \
         and lies_in_output(sample, block)
+
+
+cdef void add_bias_to_planes(const ConvRun *run, const InputTile *t, int64_t first, int64_t channels, char *to,
+                             int64_t pixels) noexcept nogil:
+    """Add the bias to some pixels, just written, of so many of a task's channels from the first-th on."""
+    cdef double bias[BIAS_STAGED]
+    cdef int64_t c
+    if not has_output_bias(run.problem):
+        return
+    load_output_bias(run.problem, t.sums.group * run.sample.cin + t.sums.ci_from + first, channels, <char *>bias)
+    for c in range(channels):
+        add_bias_to_row(run.sample, <char *>bias, c, to + c * run.problem.view[CONV_GRAD_INPUT].channel, 1, pixels)
 
 
 cdef void multiply_some_planes(const ConvRun *run, const InputTile *t, BatchReduce *steps, const char *g, char *to,
@@ -61,6 +72,7 @@ cdef void multiply_some_planes(const ConvRun *run, const InputTile *t, BatchRedu
             prefetch_some(prefetch)
             tile.kernel(steps, weights, weight, g + at * item, to + i * apart + at * item, apart // item, GEMM_PUT)
             at += width
+        add_bias_to_planes(run, t, i, tile.rows, to + i * apart, pixels)
         i += tile.rows
 
 

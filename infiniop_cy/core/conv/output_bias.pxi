@@ -27,6 +27,15 @@ cdef void add_to_all(real *to, int64_t pitch, int64_t count, real value) noexcep
             to[i * pitch] += value
 
 
+cdef void add_bias_to_row(const SampleGeometry *sample, const char *bias, int64_t channel, char *to, int64_t pitch,
+                          int64_t count) noexcept nogil:
+    """Add one channel's bias to elements `pitch` apart."""
+    if sample.compute == DTYPE_F64:
+        add_to_all(<double *>to, pitch, count, (<const double *>bias)[channel])
+    else:
+        add_to_all(<float *>to, pitch, count, (<const float *>bias)[channel])
+
+
 cdef void add_bias_rows(const ConvProblem *problem, const InputSums *sums, const Box *tile, const char *bias,
                         int64_t first, int64_t channels, bint of_amx) noexcept nogil:
     """Add the bias of some channels from the first-th on to a tile's sums."""
@@ -40,11 +49,7 @@ cdef void add_bias_rows(const ConvProblem *problem, const InputSums *sums, const
             kernels.add_to_rows[sample.compute](bias, at, sums.pixel_pitch, tile.extent[2], channels, of_amx)
             continue
         for c in range(channels):
-            if sample.compute == DTYPE_F64:
-                add_to_all(<double *>at + c * sums.ci_pitch, sums.pixel_pitch, tile.extent[2],
-                           (<const double *>bias)[c])
-            else:
-                add_to_all(<float *>at + c * sums.ci_pitch, sums.pixel_pitch, tile.extent[2], (<const float *>bias)[c])
+            add_bias_to_row(sample, bias, c, at + c * sums.ci_pitch * sample.item, sums.pixel_pitch, tile.extent[2])
 
 
 cdef void add_output_bias(const ConvProblem *problem, const InputSums *sums, const Box *tile,
