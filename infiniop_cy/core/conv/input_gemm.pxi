@@ -84,6 +84,9 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
     own.ordered = part_in_order(sample, order) < 1
     if own.task_panels == own.weights.ci.count:
         own.together = most_groups_together(problem, order, own.weights.ci.vnni)
+    if own.together > 1 and not has_wide_vectors(sample):  # the block of all of them, too, stays in the cache
+        positions = GEMM_BLOCK_ELEMENTS // max(<int64_t>1, own.together * sample.cout)
+        pixels = min(pixels, max(<int64_t>MIN_TILE_PIXELS // 2, positions))
     tile_phases(problem, pixels, joined_gemm_positions(sample), &own.tiling)
     while threads > 1 and pixels > MIN_TILE_PIXELS and input_tile_tasks(problem, own) < 4 * threads:
         pixels //= 2
