@@ -218,8 +218,9 @@ def read_once(rng):
                     (kernel, kernel), 1, kernel // 2)
 
 
-KINDS = (one_tap, planes, depthwise, channels, image, wide, groups_in_lanes, groups_in_lines, edges, covering, multiplied,
-         far, few_channels, sound, large, late, rows_past_caches, groups_past_caches, pixels_past_caches, read_once)
+KINDS = (one_tap, planes, depthwise, channels, image, wide, groups_in_lanes, groups_in_lines, edges, covering,
+         multiplied, far, few_channels, sound, large, late, rows_past_caches, groups_past_caches, pixels_past_caches,
+         read_once)
 
 
 def same_bits(got, want):
