@@ -93,8 +93,8 @@ template <class Load> struct transpose_block {
         transpose_square<most>(part);
 #pragma GCC unroll 16
         for (int i = 0; i < size; i++)
-            __builtin_memcpy(to + i * columns * to_item, (const char *)(part + i * most / size) + i * most % size * to_item,
-                             most * to_item);
+            __builtin_memcpy(to + i * columns * to_item,
+                             (const char *)(part + i * most / size) + i * most % size * to_item, most * to_item);
     }
     template <int most, class Row>
     static INFINIOP_INLINE void few_rows(const char *from, int64_t column, Row row, int rows, int columns,
@@ -214,8 +214,8 @@ int64_t transpose_few_rows(const char *from, int64_t column, char *to, Place pla
     return c;
 }
 
-// Rows of few columns, half a vector of them at most, without gaps between rows. Goes on as far as what is stored behind
-// a row's columns is written again, and returns how far.
+// Rows of few columns, half a vector of them at most, without gaps between rows. Goes on as far as what is stored
+// behind a row's columns is written again, and returns how far.
 template <class Block>
 int64_t transpose_few_columns(const char *from, int64_t column, char *to, int64_t rows, int columns) {
     constexpr int size = Block::size;

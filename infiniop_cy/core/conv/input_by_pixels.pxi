@@ -194,8 +194,9 @@ cdef bint stores_cross_lines(const ConvRun *run) noexcept nogil:
     which takes up to twice as long (wider ones, that always cross lines, were not measured). A stage of pixels that
     reach a few sets of a cache only takes longer yet."""
     cdef int64_t vector = run.sample.lanes * run.sample.item
-    return not has_wide_vectors(run.sample) and run.sample.cout <= STAGE_DEPTH and spreads_over_sets(written_step(run)) \
-        and <int64_t>(<uintptr_t>run.problem.view[CONV_GRAD_INPUT].data) % vector != 0
+    cdef int64_t first = <int64_t>(<uintptr_t>run.problem.view[CONV_GRAD_INPUT].data)
+    return not has_wide_vectors(run.sample) and run.sample.cout <= STAGE_DEPTH and first % vector != 0 \
+        and spreads_over_sets(written_step(run))
 
 
 cdef bint leaves_by_stage(const ConvRun *run, const InputTile *t) noexcept nogil:

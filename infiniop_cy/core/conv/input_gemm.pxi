@@ -263,7 +263,8 @@ cdef void explain_input_gemm(const SampleGeometry *sample, const SumOrder *order
              <long long>(own.weights.ci.count * own.weights.ci.columns), <long long>order.taps,
              <long long>order.channels, b"; pixels by the taps that they meet, without padding" if own.ordered else b"",
              b"; pairs of bfloat16" if own.weights.ci.vnni else b"",
-             b"; weights where they lie" if own.weights.ready else b"", b"; a row packed as a line" if own.lines else b"")
+             b"; weights where they lie" if own.weights.ready else b"",
+             b"; a row packed as a line" if own.lines else b"")
 
 
 cdef ConvAlgorithm input_gemm() noexcept nogil:

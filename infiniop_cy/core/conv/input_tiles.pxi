@@ -121,7 +121,7 @@ cdef bint panels_alternate(const InputTiles *own) noexcept nogil:
 
 cdef bint groups_alternate(const ConvProblem *problem) noexcept nogil:
     """Say whether tasks of one tile and all groups follow each other: where channels lie side by side, and those of a
-    group fill no whole cache lines, or few, the groups share what is fetched, which had better still be in the cache."""
+    group fill no whole cache lines, or few, the groups share what is fetched, which had better still be there."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t stored = itemsize_of(sample.dtype)
     cdef bint few_lines = not has_wide_vectors(sample) and 0 < sample.cout * stored <= NARROW_GROUP

@@ -86,7 +86,7 @@ cdef bint packs_folded_lines(const ConvProblem *problem, const SumOrder *order, 
 
 
 cdef void pack_rows_as_lines(const ConvProblem *problem, const Box *box, int64_t co, int64_t elements,
-                            char *to) noexcept nogil:
+                             char *to) noexcept nogil:
     """Pack each row of a box as a line of so many elements: from what the first position meets as its channel co on,
     zeros where there is padding."""
     cdef int64_t item = problem.sample.item, channels = problem.sample.cout // problem.sample.folded, number, first, end
