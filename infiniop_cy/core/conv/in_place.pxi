@@ -16,6 +16,11 @@ cdef bint of_whole_elements(const ConvProblem *problem, const ConvView *view) no
         and (bits | view.space[0] | view.space[1] | view.space[2]) % sample.item == 0
 
 
+cdef bint is_one_product(const SampleGeometry *sample) noexcept nogil:
+    """Say whether a pixel is a product of the weights with one pixel, at most, of the image that is read."""
+    return sample.taps == 1 and sample.folded == 1 and block_classes(sample) == 1
+
+
 cdef int64_t elements_to(const SampleGeometry *sample, const ConvView *view, const int64_t *pixel) noexcept nogil:
     """Count the elements from a channel's first pixel to this one."""
     return (pixel[0] * view.space[0] + pixel[1] * view.space[1] + pixel[2] * view.space[2]) // sample.item

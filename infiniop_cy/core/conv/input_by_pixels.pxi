@@ -20,8 +20,8 @@ cdef bint both_lie_by_pixels(const ConvRun *run, const InputTile *t, const Box *
     cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
     cdef int64_t item = itemsize_of(run.sample.dtype)
     cdef bint ready = bfloat16_dot2(run.sample) or (of_whole_elements(problem, g) and of_whole_elements(problem, out))
-    return ready and run.sample.taps == 1 and t.phase.tap_count == 1 and run.sample.folded == 1 \
-        and block_classes(run.sample) == 1 and not run.nonfinite and not problem.accumulate \
+    return ready and is_one_product(run.sample) and t.phase.tap_count == 1 \
+        and not run.nonfinite and not problem.accumulate \
         and g.channel == item and out.channel == item and lies_in_output(run.sample, block)
 
 

@@ -29,9 +29,8 @@ cdef bint both_lie_by_planes(const ConvRun *run, const InputTile *t, const Box *
     cdef const ConvView *g = &problem.view[CONV_GRAD_OUTPUT]
     cdef const ConvView *out = &problem.view[CONV_GRAD_INPUT]
     cdef const RegisterTile *tile = planes_tile(sample, t.sums.channels)
-    return not has_wide_vectors(sample) and sample.taps == 1 and sample.folded == 1 and phase_count(sample) == 1 \
-        and block_classes(sample) == 1 and 0 < sample.cout <= min(run.order.channels, <int64_t>PLANE_DEPTH) \
-        and sample.cout < sample.cin \
+    return not has_wide_vectors(sample) and is_one_product(sample) and phase_count(sample) == 1 \
+        and 0 < sample.cout <= min(run.order.channels, <int64_t>PLANE_DEPTH) and sample.cout < sample.cin \
         and not (run.nonfinite or problem.accumulate or own.weights.ready) \
         and of_whole_elements(problem, g) and of_whole_elements(problem, out) \
         and rows_follow(&t.tile, g, sample.item) and rows_follow(&t.tile, out, sample.item) \

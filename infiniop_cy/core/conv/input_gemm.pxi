@@ -85,8 +85,8 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
     if own.task_panels == own.weights.ci.count:
         own.together = most_groups_together(problem, order, own.weights.ci.vnni)
     if own.together > 1 and not has_wide_vectors(sample):  # the block of all of them, too, stays in the cache
-        positions = GEMM_BLOCK_ELEMENTS // max(<int64_t>1, own.together * sample.cout)
-        pixels = min(pixels, max(<int64_t>MIN_TILE_PIXELS // 2, positions))
+        pixels = min(pixels, max(<int64_t>MIN_TILE_PIXELS // 2,
+                                 GEMM_BLOCK_ELEMENTS // max(<int64_t>1, own.together * sample.cout)))
     tile_phases(problem, pixels, joined_gemm_positions(sample), &own.tiling)
     while threads > 1 and pixels > MIN_TILE_PIXELS and input_tile_tasks(problem, own) < 4 * threads:
         pixels //= 2
@@ -235,6 +235,7 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
     cdef Box block
     cdef Halo halo
     cdef BatchReduce steps
+    cdef bint by_pixels
     if not begin_input_tile(run, number, scratch, &t):
         return
     phase_halo(run.sample, &t.phase, &halo)
@@ -242,11 +243,12 @@ cdef void input_gemm_task(const ConvRun *run, int64_t number, char *scratch) noe
     if (<const InputTiles *>run.blocking.own).lines:
         block.extent[2] += folded_tail(run.sample)
     begin_steps(run, &t, &steps)
-    if not (both_lie_by_pixels(run, &t, &block) or both_lie_by_planes(run, &t, &block)):
+    by_pixels = both_lie_by_pixels(run, &t, &block)
+    if not (by_pixels or both_lie_by_planes(run, &t, &block)):
         multiply_groups(run, &t, &block, &halo, &steps)
         return
     for number in range(t.groups):
-        if both_lie_by_pixels(run, &t, &block):
+        if by_pixels:
             multiply_by_pixels(run, &t, &block, &steps)
         else:
             multiply_by_planes(run, &t, &block)

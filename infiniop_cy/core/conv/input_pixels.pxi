@@ -128,12 +128,13 @@ cdef bint both_lie_by_channels(const ConvProblem *problem) noexcept nogil:
     vectors: 1.2 to 2.3 times as fast)."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t item = itemsize_of(sample.dtype)
-    return sample.taps == 1 and sample.folded == 1 and phase_count(sample) == 1 and block_classes(sample) == 1 \
+    return is_one_product(sample) and phase_count(sample) == 1 \
         and sample.dtype == sample.compute and not has_wide_vectors(sample) and not problem.accumulate \
         and problem.view[CONV_GRAD_OUTPUT].channel == item and problem.view[CONV_GRAD_INPUT].channel == item
 
 
 cdef bint computes_by_gemm(const Blocking *blocking) noexcept nogil:
+    """Say whether block has left all to gemm."""
     return (<const InputPixels *>blocking.own).gemm.weights.ci.columns > 0
 
 
