@@ -8,6 +8,7 @@
 // No result depends on strides, on the device or on which other gradients are wanted; an element's sum runs in an order
 // that its sizes alone decide.
 #include "conv_direct.cuh"
+#include "conv_few_channels.cuh"
 #include "conv_grad_bias.cuh"
 #include "conv_grad_input.cuh"
 #include "conv_grad_weight.cuh"
@@ -30,18 +31,32 @@ extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) pack_weight(const 
 // grad_input[n, ci, i] = sum over k, co of packed[k][co][ci] * grad_output[n, co, o]; or, with exchanged roles,
 // output[n, co, o] = bias[co] + sum over k, ci of packed[k][ci][co] * input[n, ci, i]
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_large(const CudaConvGradInput a) {
-    grad_input_tile<Tile<arithmetic, LARGE, false>, false>(a);
+    grad_input_tile<Tile<arithmetic, LARGE, false>, INPUT_WHOLE>(a);
 }
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_small(const CudaConvGradInput a) {
-    grad_input_tile<Tile<arithmetic, SMALL, false>, false>(a);
+    grad_input_tile<Tile<arithmetic, SMALL, false>, INPUT_WHOLE>(a);
 }
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_tf32(const CudaConvGradInput a) {
-    if constexpr (arithmetic == CUDA_CONV_FLOAT) grad_input_tile<Tile<CUDA_CONV_TF32, LARGE, false>, false>(a);
+    if constexpr (arithmetic == CUDA_CONV_FLOAT) grad_input_tile<Tile<CUDA_CONV_TF32, LARGE, false>, INPUT_WHOLE>(a);
 }
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_dense(const CudaConvGradInput a) {
-    grad_input_tile<Tile<arithmetic, SMALL, false>, true>(a);
+    grad_input_tile<Tile<arithmetic, SMALL, false>, INPUT_DENSE>(a);
+}
+// slots[part][group][ci][pixel], for a wave of pixels: the same over a part of (k, co)
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_part_large(const CudaConvGradInput a) {
+    grad_input_tile<Tile<arithmetic, LARGE, false>, INPUT_PART>(a);
+}
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_part_small(const CudaConvGradInput a) {
+    grad_input_tile<Tile<arithmetic, SMALL, false>, INPUT_PART>(a);
+}
+// grad_input[n, ci, i] = sum over parts of slots[part][group][ci][pixel]
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_sum_parts(const CudaConvGradInput a) {
+    sum_input_parts(a);
 }
 // The same without packed weights.
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_few(const CudaConvGradInput a) {
+    grad_input_few_channels(a);
+}
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) grad_input_direct(const CudaConvGradInput a) {
     if (a.conv.wide) grad_input_elements<int64_t>(a);
     else grad_input_elements<int>(a);
@@ -49,13 +64,25 @@ extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) grad_input_direct(
 
 // slots[unit][group][co][ci, k] or total[group][co][ci, k] = sum over o of grad_output[n, co, o] * input[n, ci, i]
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_weight_large(const CudaConvGradWeight a) {
-    grad_weight_tile<Tile<arithmetic, LARGE, true>>(a);
+    grad_weight_tile<Tile<arithmetic, LARGE, true>, WeightPanels>(a);
 }
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_weight_small(const CudaConvGradWeight a) {
-    grad_weight_tile<Tile<arithmetic, SMALL, true>>(a);
+    grad_weight_tile<Tile<arithmetic, SMALL, true>, WeightPanels>(a);
 }
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_weight_tf32(const CudaConvGradWeight a) {
-    if constexpr (arithmetic == CUDA_CONV_FLOAT) grad_weight_tile<Tile<CUDA_CONV_TF32, LARGE, true>>(a);
+    if constexpr (arithmetic == CUDA_CONV_FLOAT) grad_weight_tile<Tile<CUDA_CONV_TF32, LARGE, true>, WeightPanels>(a);
+}
+// The same of images whose channels lie side by side, with (k, ci) for (ci, k)
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2)
+    grad_weight_channels_large(const CudaConvGradWeight a) {
+    if constexpr (arithmetic == CUDA_CONV_16_BIT) grad_weight_tile<Tile<arithmetic, LARGE, false>, ChannelPanels>(a);
+}
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2)
+    grad_weight_channels_small(const CudaConvGradWeight a) {
+    grad_weight_tile<Tile<arithmetic, SMALL, false, 2>, ChannelPanels>(a);
+}
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_weight_channels_tf32(const CudaConvGradWeight a) {
+    if constexpr (arithmetic == CUDA_CONV_FLOAT) grad_weight_tile<Tile<CUDA_CONV_TF32, LARGE, false>, ChannelPanels>(a);
 }
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_weight_direct(const CudaConvGradWeight a) {
     if (a.conv.wide) grad_weight_elements<int64_t>(a);
@@ -63,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_weight_dir
 }
 
 // grad_weight[co, ci, k] = old + sum over units of slots[unit][group][co][ci, k]
-extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) reduce(const CudaConvGradWeight a) { reduce_element(a); }
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) reduce(const CudaConvGradWeight a) { reduce_elements(a); }
 
 // grad_bias[co] = sum over n, o of grad_output[n, co, o]
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BIAS_BLOCK) sum_bias(const CudaConvGradBias a) {
@@ -71,5 +98,5 @@ extern "C" __global__ void __launch_bounds__(CUDA_CONV_BIAS_BLOCK) sum_bias(cons
     else grad_bias_channel<int>(a);
 }
 
-// Between an image whose channels are neighbours and the same packed as [n][channel][pixel].
-extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) copy_image(const CudaConvImage a) { copy_image_tile(a); }
+// Between an image whose channels are neighbours and one whose pixels are.
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) copy_image(const CudaConvImage a) { copy_image_block(a); }

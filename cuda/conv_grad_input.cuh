@@ -64,19 +64,26 @@ INFINIOP_INLINE void pack_weight_block(const CudaConvGradInput &a) {
 }
 
 // What a block computes: a tile of input channels by pixels of a phase, from `row` and `first` on. Pixels are counted
-// over the batch.
+// over the batch. part: of the sum over (tap, co), where blocks share it.
 struct InputBlock {
-    int64_t row, first, group;
+    int64_t row, first, group, part;
     ConvAxisPhaseOf<int> axis[3];
 };
 
 template <class Tile> INFINIOP_INLINE void write_block(InputBlock &block, const CudaConvGradInput &a) {
     int64_t number = block_number(a.first_block);
     block.row = take(number, a.row_tiles) * Tile::rows;
-    block.first = take(number, a.column_tiles) * Tile::columns;
+    block.first = a.first_column + take(number, a.column_tiles) * Tile::columns;
     for (int d = 2; d >= 0; d--)
         block.axis[d] = conv_axis_phase(a.conv.axis[d], int(take(number, a.conv.axis[d].phases)));
-    block.group = number;
+    block.group = take(number, a.conv.groups);
+    block.part = number;
+}
+INFINIOP_INLINE int64_t pixels_of(const CudaConv &c, const InputBlock &block) {
+    return c.batch * block.axis[0].size * block.axis[1].size * block.axis[2].size;
+}
+INFINIOP_INLINE int taps_of(const InputBlock &block) {
+    return block.axis[0].taps * block.axis[1].taps * block.axis[2].taps;
 }
 
 // A pixel of the phase: its sample and where it is there.
@@ -85,6 +92,31 @@ struct PhasePixel {
     int at[3];
     INFINIOP_INLINE PhasePixel(const InputBlock &block, int column) : n(block.first + column) {
         for (int d = 2; d >= 0; d--) at[d] = int(take(n, block.axis[d].size));
+    }
+};
+
+// Where sums of one pixel go: its place in grad_input, of which `to` is the group's channel 0.
+struct PixelOfResult {
+    int64_t n;
+    int pixel[3];
+    T *to;
+    INFINIOP_INLINE PixelOfResult(const CudaConv &c, const InputBlock &block, const PhasePixel &at) : n(at.n) {
+        const CudaConvView &v = c.view[CUDA_CONV_GRAD_INPUT];
+        for (int d = 0; d < 3; d++) pixel[d] = block.axis[d].first + at.at[d] * int(c.axis[d].stride);
+        to = (T *)v.data + n * v.n + block.group * c.cin * v.channel + offset(v, pixel);
+    }
+    INFINIOP_INLINE void store(const CudaConv &c, const InputBlock &block, int64_t ci, S sum) const {
+        T &element = to[ci * c.view[CUDA_CONV_GRAD_INPUT].channel];
+        element = from_compute<T>(finished(c, block.group * c.cin + ci, sum, element));
+    }
+    // nonfinite: some weight is inf or NaN, for which the sum has 0, so what it reaches is summed again.
+    INFINIOP_INLINE void store(const CudaConv &c, const InputBlock &block, int64_t ci, S sum, bool nonfinite) const {
+        if (nonfinite) {
+            bool reached;
+            S exact = input_sum<int>(c, n, block.group, ci, pixel, reached);
+            if (reached) sum = exact;
+        }
+        store(c, block, ci, sum);
     }
 };
 
@@ -101,6 +133,10 @@ INFINIOP_INLINE void write_column(InputColumn &column, const CudaConv &c, const 
     for (int d = 0; d < 3; d++) column.output[d] = block.axis[d].output + pixel.at[d] * int(c.axis[d].step);
     column.g = pixel.n * v.n + block.group * c.cout * v.channel + offset(v, column.output);
     if (pixel.n >= c.batch) column.output[0] = INT32_MIN / 2;
+}
+
+template <class Tile> INFINIOP_INLINE int steps_of_tap(const CudaConvGradInput &a) {
+    return (int(a.conv.cout) + Tile::depth - 1) / Tile::depth;
 }
 
 // Walks over (tap, co) in steps of a panel's depth, one tap after the other or, where it is dense, over all of its
@@ -139,6 +175,16 @@ template <class Tile, bool dense> struct InputPanels {
         left = there ? int(c.cout) - first : 0;
         pixel = data_of<const T>(c, CUDA_CONV_GRAD_OUTPUT) + g;
         weights = (const T *)a.packed + number * a.depth * a.rows + block.row;
+    }
+    // At a later step of (tap, co) than the first, where no axis is dense.
+    INFINIOP_INLINE void start_at(const CudaConvGradInput &a, const InputBlock &block, const InputColumn &column,
+                                  int64_t step) {
+        const int64_t at = take(step, steps_of_tap<Tile>(a)) * Tile::depth;
+        for (int d = 2; d >= 0; d--) tap[d] = int(take(step, block.axis[d].taps));
+        start_tap(a, block, column);
+        co = int(at);
+        pixel += at * a.conv.view[CUDA_CONV_GRAD_OUTPUT].channel;
+        weights += at * a.rows;
     }
     // co counts places of (tap, co).
     INFINIOP_INLINE void fetch_terms(const CudaConvGradInput &a, const InputColumn &column) {
@@ -198,17 +244,24 @@ template <class Tile> struct InputStage {
     static constexpr int bytes = rows * pitch * sizeof(S);
 };
 
-// The sums over all steps of (tap, co). panels: room for two of each.
-template <bool dense, class Tile>
+// How a tile's kernel takes the sums over (tap, co): one tap after the other; dense, where its places are one axis; a
+// part of them. Each is a kernel of its own, since in one with others it would take up to a fifth longer.
+enum InputSums { INPUT_WHOLE, INPUT_DENSE, INPUT_PART };
+
+// The sums over all steps of (tap, co), or a part's. panels: room for two of each.
+template <InputSums kind, class Tile>
 INFINIOP_INLINE void sum_input_tile(Tile &sums, const CudaConvGradInput &a, const InputBlock &block,
                                     const InputColumn &column, T *panels) {
+    constexpr bool dense = kind == INPUT_DENSE;
     T *panel_a = panels, *panel_b = panel_a + 2 * Tile::a_size;
-    const int taps = block.axis[0].taps * block.axis[1].taps * block.axis[2].taps;
-    int steps = (int(a.conv.cout) + Tile::depth - 1) / Tile::depth * taps;
-    if (dense) steps = (int(a.conv.cout) * taps + Tile::depth - 1) / Tile::depth;
+    int steps = steps_of_tap<Tile>(a) * taps_of(block);
+    if (dense) steps = (int(a.conv.cout) * taps_of(block) + Tile::depth - 1) / Tile::depth;
+    const int64_t first = kind == INPUT_PART ? steps * block.part / a.parts : 0;
+    if (kind == INPUT_PART) steps = int(steps * (block.part + 1) / a.parts - first);
     if (!steps) return;
     InputPanels<Tile, dense> next = {};
-    next.start(a, block, column);
+    if (kind == INPUT_PART) next.start_at(a, block, column, first);
+    else next.start(a, block, column);
     next.fetch(a, block, column);
     next.commit(panel_a, panel_b);
     __syncthreads();
@@ -223,19 +276,24 @@ INFINIOP_INLINE void sum_input_tile(Tile &sums, const CudaConvGradInput &a, cons
     sums.settle();
 }
 
-// Sums to grad_input, by way of `stage`. nonfinite, in shared memory: some weight of these rows is inf or NaN, so what
-// it reaches is summed again.
+// Whether a weight of `rows` rows is inf or NaN; flag, in shared memory, is 0 before. Threads wait for each other
+// before they read it.
+INFINIOP_INLINE void find_nonfinite(int &flag, const CudaConvGradInput &a, int64_t group, int64_t row, int rows) {
+    const int64_t flags = a.packed_taps * (a.depth / CUDA_CONV_PACK_DEPTH);  // of PACK_ROWS rows
+    const int32_t *from = a.nonfinite + (group * a.rows + row) / CUDA_CONV_PACK_ROWS * flags;
+    for (int64_t i = threadIdx.x; i < (rows + CUDA_CONV_PACK_ROWS - 1) / CUDA_CONV_PACK_ROWS * flags;
+         i += CUDA_CONV_BLOCK)
+        if (from[i]) flag = 1;
+}
+
+// Sums to grad_input, by way of `stage`. nonfinite: see find_nonfinite.
 template <class Tile>
 INFINIOP_INLINE void store_input_tile(Tile &sums, const CudaConvGradInput &a, const InputBlock &block, S *stage,
                                       const int &nonfinite) {
     typedef InputStage<Tile> Stage;
     const CudaConv &c = a.conv;
-    const CudaConvView &v = c.view[CUDA_CONV_GRAD_INPUT];
     const int number = threadIdx.x % Tile::columns;
-    const PhasePixel at(block, number);
-    int pixel[3];
-    for (int d = 0; d < 3; d++) pixel[d] = block.axis[d].first + at.at[d] * int(c.axis[d].stride);
-    T *out = (T *)v.data + at.n * v.n + block.group * c.cin * v.channel + offset(v, pixel);
+    const PixelOfResult at(c, block, PhasePixel(block, number));
 #pragma unroll 1
     for (int round = 0; round < Stage::rounds; round++) {
         if (round) __syncthreads();
@@ -244,24 +302,16 @@ INFINIOP_INLINE void store_input_tile(Tile &sums, const CudaConvGradInput &a, co
         for (int i = threadIdx.x / Tile::columns; i < Stage::rows; i += CUDA_CONV_BLOCK / Tile::columns) {
             const int64_t ci = block.row + round * Stage::rows + i;
             if (at.n >= c.batch || ci >= c.cin) break;
-            S value = stage[i * Stage::pitch + number];
-            if (nonfinite) {
-                bool reached;
-                S exact = input_sum<int>(c, at.n, block.group, ci, pixel, reached);
-                if (reached) value = exact;
-            }
-            T &to = out[ci * v.channel];
-            to = from_compute<T>(finished(c, block.group * c.cin + ci, value, to));
+            at.store(c, block, ci, stage[i * Stage::pitch + number], nonfinite);
         }
     }
 }
 
-// dense: places of (tap, co) are one axis. With both in one kernel, the other would take a fifth longer.
-template <class Tile, bool dense> INFINIOP_INLINE void grad_input_tile(const CudaConvGradInput &a) {
+template <class Tile, InputSums kind> INFINIOP_INLINE void grad_input_tile(const CudaConvGradInput &a) {
     static_assert(!Tile::k_innermost, "weights are packed along ci");
-    constexpr int panel_bytes = 2 * (Tile::a_size + Tile::b_size) * sizeof(T), stage_bytes = InputStage<Tile>::bytes;
+    constexpr int panel_bytes = 2 * (Tile::a_size + Tile::b_size) * sizeof(T);
+    constexpr int stage_bytes = kind == INPUT_PART ? 0 : InputStage<Tile>::bytes;
     alignas(32) __shared__ unsigned char memory[panel_bytes > stage_bytes ? panel_bytes : stage_bytes];
-    const CudaConv &c = a.conv;
 
     __shared__ InputBlock block;
     __shared__ InputColumn columns[Tile::columns];
@@ -271,22 +321,62 @@ template <class Tile, bool dense> INFINIOP_INLINE void grad_input_tile(const Cud
         nonfinite = 0;
     }
     __syncthreads();
-    int64_t pixels = c.batch;
-    for (int d = 0; d < 3; d++) pixels *= block.axis[d].size;
-    if (block.first >= pixels) return;  // a phase of fewer than the largest
-    if (threadIdx.x < Tile::columns) write_column(columns[threadIdx.x], c, block, threadIdx.x);
+    if (block.first >= pixels_of(a.conv, block)) return;  // a phase of fewer than the largest
+    if (threadIdx.x < Tile::columns) write_column(columns[threadIdx.x], a.conv, block, threadIdx.x);
     __syncthreads();
 
     Tile sums;
     sums.clear();
-    sum_input_tile<dense>(sums, a, block, columns[threadIdx.x % Tile::columns], (T *)memory);
-
-    const int64_t flags = a.packed_taps * (a.depth / CUDA_CONV_PACK_DEPTH);  // of PACK_ROWS rows
-    const int32_t *flag = a.nonfinite + (block.group * a.rows + block.row) / CUDA_CONV_PACK_ROWS * flags;
-    for (int64_t i = threadIdx.x; i < Tile::rows / CUDA_CONV_PACK_ROWS * flags; i += CUDA_CONV_BLOCK)
-        if (flag[i]) nonfinite = 1;
-
+    sum_input_tile<kind>(sums, a, block, columns[threadIdx.x % Tile::columns], (T *)memory);
+    if (kind == INPUT_PART) {
+        const int64_t row = (block.part * a.conv.groups + block.group) * a.rows + block.row;
+        sums.store((S *)a.slots + row * a.columns + block.first - a.first_column, a.columns);
+        return;
+    }
+    find_nonfinite(nonfinite, a, block.group, block.row, Tile::rows);
     store_input_tile(sums, a, block, (S *)memory, nonfinite);
+}
+
+// grad_input = ((part 0 + part 1) + ...), a thread per pixel of some channels.
+INFINIOP_INLINE void sum_input_parts(const CudaConvGradInput &a) {
+    constexpr int rows = CUDA_CONV_SUMMED_ROWS;
+    const CudaConv &c = a.conv;
+    int64_t number = block_number(a.first_block);
+    const int column = int(take(number, a.column_tiles)) * CUDA_CONV_BLOCK + threadIdx.x;
+    InputBlock block = {};
+    block.first = a.first_column;
+    block.row = take(number, a.row_tiles) * rows;
+    block.group = number;
+    for (int d = 0; d < 3; d++) block.axis[d] = conv_axis_phase(c.axis[d], 0);
+    __shared__ int nonfinite;
+    if (threadIdx.x == 0) nonfinite = 0;
+    __syncthreads();
+    find_nonfinite(nonfinite, a, block.group, block.row, rows);
+    __syncthreads();
+    const PixelOfResult at(c, block, PhasePixel(block, column));
+    if (column >= a.columns || at.n >= c.batch) return;
+    const S *from = (const S *)a.slots + (block.group * a.rows + block.row) * a.columns + column;
+    const int64_t next_part = c.groups * a.rows * a.columns;
+    const int there = int(min(c.cin - block.row, int64_t(rows)));
+    if (nonfinite) {  // apart, so that registers and code of that are not multiplied by rows
+#pragma unroll 1
+        for (int i = 0; i < there; i++, from += a.columns) {
+            S sum = *from;
+            for (int64_t part = 1; part < a.parts; part++) sum += from[part * next_part];
+            at.store(c, block, block.row + i, sum, true);
+        }
+        return;
+    }
+    S sum[rows];
+#pragma unroll
+    for (int i = 0; i < rows; i++) sum[i] = from[i * a.columns];
+#pragma unroll 1
+    for (int64_t part = 1; part < a.parts; part++)
+#pragma unroll
+        for (int i = 0; i < rows; i++) sum[i] += from[part * next_part + i * a.columns];
+#pragma unroll
+    for (int i = 0; i < rows; i++)
+        if (i < there) at.store(c, block, block.row + i, sum[i]);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// grad_weight by tiles: output channels by (input channel, tap), summed over output pixels unit by unit.
+// grad_weight by tiles: output channels by (input channel, tap), or by (tap, input channel) where channels are read by
+// vectors, summed over output pixels unit by unit.
 //   grad_weight[co, ci, k] = sum over n, o of grad_output[n, co, o] * input[n, ci, o*stride + k*dilation - before]
 #pragma once
 #include "conv_tensor_cores.cuh"
@@ -36,11 +37,20 @@ struct alignas(16) WeightColumn {
     int shift[3], padding;
 };
 
-INFINIOP_INLINE void write_column(WeightColumn &column, const CudaConv &c, int64_t number) {
+INFINIOP_INLINE void write_column(WeightColumn &column, const CudaConv &c, int64_t number, bool by_channels) {
     const CudaConvView &v = c.view[CUDA_CONV_INPUT];
+    int64_t ci = 0;
+    if (by_channels) ci = take(number, c.cin);
     for (int d = 2; d >= 0; d--) column.shift[d] = int(take(number, c.axis[d].kernel)) * int(c.axis[d].dilation);
-    column.x = number * v.channel + offset(v, column.shift);
-    if (number >= c.cin) column.shift[0] = CONV_ABSENT;
+    if (!by_channels) ci = number;
+    column.x = ci * v.channel + offset(v, column.shift);
+    if (by_channels ? number > 0 : ci >= c.cin) column.shift[0] = CONV_ABSENT;
+}
+// Whether a column meets input at this pixel.
+INFINIOP_INLINE bool meets(const CudaConv &c, const OutputPixel &pixel, const WeightColumn &column) {
+    bool there = true;  // & and not &&: no branches
+    for (int d = 0; d < 3; d++) there &= unsigned(pixel.start[d] + column.shift[d]) < unsigned(c.axis[d].size_in);
+    return there;
 }
 
 INFINIOP_INLINE void write_pixel(OutputPixel &pixel, const CudaConv &c, const WeightBlock &block, int64_t number,
@@ -55,14 +65,15 @@ INFINIOP_INLINE void write_pixel(OutputPixel &pixel, const CudaConv &c, const We
 
 // A thread fills one k of both panels. Padding is zeros, which are data: 0 * inf is NaN.
 template <class Tile> struct WeightPanels {
-    static constexpr int step = CUDA_CONV_BLOCK / Tile::depth;
+    static constexpr int step = CUDA_CONV_BLOCK / Tile::depth, together = 1;
     static constexpr int a_count = Tile::rows / step, b_count = Tile::columns / step;
     T a_values[a_count], b_values[b_count];
 
-    INFINIOP_INLINE void fetch(const CudaConv &c, const OutputPixel &pixel, const WeightColumn *columns, int rows) {
+    // Of a panel's pixels.
+    INFINIOP_INLINE void fetch(const CudaConv &c, const OutputPixel *pixels, const WeightColumn *columns, int rows) {
         const int first = threadIdx.x / Tile::depth;
         const int64_t channel = c.view[CUDA_CONV_GRAD_OUTPUT].channel;
-        const OutputPixel p = pixel;
+        const OutputPixel p = pixels[threadIdx.x % Tile::depth];
         const int left = p.start[0] == CONV_ABSENT ? 0 : rows - first;
         const T *g = data_of<const T>(c, CUDA_CONV_GRAD_OUTPUT) + p.g + first * channel;
         const T *x = data_of<const T>(c, CUDA_CONV_INPUT) + p.x;
@@ -71,9 +82,7 @@ template <class Tile> struct WeightPanels {
 #pragma unroll
         for (int i = 0; i < b_count; i++) {
             const WeightColumn &column = columns[first + i * step];
-            bool there = true;  // & and not &&: no branches
-            for (int d = 0; d < 3; d++) there &= unsigned(p.start[d] + column.shift[d]) < unsigned(c.axis[d].size_in);
-            b_values[i] = there ? x[column.x] : T{};
+            b_values[i] = meets(c, p, column) ? x[column.x] : T{};
         }
     }
     INFINIOP_INLINE void commit(T *panel_a, T *panel_b) {
@@ -85,10 +94,64 @@ template <class Tile> struct WeightPanels {
     }
 };
 
-template <class Tile> INFINIOP_INLINE void grad_weight_tile(const CudaConvGradWeight &a) {
+// The same of images whose channels lie side by side, by vectors of them: one test of the bounds, and one access, for
+// each. Channels are a multiple of a vector, and so is what lies between pixels.
+template <class Tile> struct ChannelPanels {
+    static constexpr int together = CUDA_CONV_VECTOR_BYTES / sizeof(T);
+    static constexpr int a_row = Tile::rows / together, b_row = Tile::columns / together;
+    static constexpr int a_vectors = a_row * Tile::depth, b_vectors = b_row * Tile::depth;
+    static constexpr int a_count = (a_vectors + CUDA_CONV_BLOCK - 1) / CUDA_CONV_BLOCK;
+    static constexpr int b_count = (b_vectors + CUDA_CONV_BLOCK - 1) / CUDA_CONV_BLOCK;
+    typedef Vector<T, together> Channels;
+    Channels a_values[a_count], b_values[b_count];
+
+    static INFINIOP_INLINE bool is_one(int v, int vectors) { return vectors % CUDA_CONV_BLOCK == 0 || v < vectors; }
+
+    INFINIOP_INLINE void fetch(const CudaConv &c, const OutputPixel *pixels, const WeightColumn *columns, int rows) {
+        const T *const g = data_of<const T>(c, CUDA_CONV_GRAD_OUTPUT), *const x = data_of<const T>(c, CUDA_CONV_INPUT);
+#pragma unroll
+        for (int i = 0; i < a_count; i++) {
+            const int v = threadIdx.x + i * CUDA_CONV_BLOCK, row = v % a_row * together;
+            if (!is_one(v, a_vectors)) break;
+            const OutputPixel &p = pixels[v / a_row];
+            const bool there = p.start[0] != CONV_ABSENT && row < rows;
+            a_values[i] = there ? *(const Channels *)(g + p.g + row) : Channels{};
+        }
+#pragma unroll
+        for (int i = 0; i < b_count; i++) {
+            const int v = threadIdx.x + i * CUDA_CONV_BLOCK;
+            if (!is_one(v, b_vectors)) break;
+            const OutputPixel &p = pixels[v / b_row];
+            const WeightColumn &column = columns[v % b_row];
+            b_values[i] = meets(c, p, column) ? *(const Channels *)(x + p.x + column.x) : Channels{};
+        }
+    }
+    static INFINIOP_INLINE void put(T *to, Channels values) {
+#pragma unroll
+        for (T &value : values.lane) value = Tile::prepare(value);
+        *(Channels *)to = values;
+    }
+    INFINIOP_INLINE void commit(T *panel_a, T *panel_b) {
+        static_assert(!Tile::k_innermost, "vectors are of rows and columns");
+#pragma unroll
+        for (int i = 0; i < a_count; i++) {
+            const int v = threadIdx.x + i * CUDA_CONV_BLOCK;
+            if (is_one(v, a_vectors)) put(panel_a + Tile::a_at(v / a_row, v % a_row * together), a_values[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < b_count; i++) {
+            const int v = threadIdx.x + i * CUDA_CONV_BLOCK;
+            if (is_one(v, b_vectors)) put(panel_b + Tile::b_at(v / b_row, v % b_row * together), b_values[i]);
+        }
+    }
+};
+
+template <class Tile, template <class> class Panels> INFINIOP_INLINE void grad_weight_tile(
+    const CudaConvGradWeight &a) {
     alignas(32) __shared__ T panel_a[2][Tile::a_size], panel_b[2][Tile::b_size];
     __shared__ OutputPixel pixels[CUDA_CONV_CHUNK + Tile::depth];  // the last are always absent
-    __shared__ WeightColumn columns[Tile::columns];
+    constexpr int together = Panels<Tile>::together, vectors = Tile::columns / together;
+    __shared__ WeightColumn columns[vectors];
     static_assert(CUDA_CONV_CHUNK == CUDA_CONV_BLOCK && Tile::columns <= CUDA_CONV_BLOCK, "one of each per thread");
     const CudaConv &c = a.conv;
 
@@ -96,7 +159,8 @@ template <class Tile> INFINIOP_INLINE void grad_weight_tile(const CudaConvGradWe
     if (threadIdx.x == 0) write_block<Tile>(block, a);
     __syncthreads();
     if (threadIdx.x < Tile::depth) pixels[CUDA_CONV_CHUNK + threadIdx.x].start[0] = CONV_ABSENT;
-    if (threadIdx.x < Tile::columns) write_column(columns[threadIdx.x], c, block.column + threadIdx.x);
+    if (threadIdx.x < vectors)
+        write_column(columns[threadIdx.x], c, block.column + threadIdx.x * together, together > 1);
 
     Tile sums;
     const int units = a.mode == CUDA_CONV_EACH ? 1 : int(a.wave);
@@ -111,15 +175,14 @@ template <class Tile> INFINIOP_INLINE void grad_weight_tile(const CudaConvGradWe
             const int steps = min((left + Tile::depth - 1) / Tile::depth, CUDA_CONV_CHUNK / Tile::depth);
             write_pixel(pixels[threadIdx.x], c, block, all.flat + done + threadIdx.x, int(threadIdx.x) < left);
             __syncthreads();
-            const OutputPixel *pixel = pixels + threadIdx.x % Tile::depth;
-            WeightPanels<Tile> next;
-            next.fetch(c, *pixel, columns, block.rows);
+            Panels<Tile> next;
+            next.fetch(c, pixels, columns, block.rows);
             next.commit(panel_a[0], panel_b[0]);
             __syncthreads();
             static_assert(CUDA_CONV_CHUNK <= TENSOR_CORE_RUN, "a chunk is a run");
             for (int s = 0; s < steps; s++) {
                 const int now = s & 1;
-                next.fetch(c, pixel[(s + 1) * Tile::depth], columns, block.rows);
+                next.fetch(c, pixels + (s + 1) * Tile::depth, columns, block.rows);
                 sums.multiply(panel_a[now], panel_b[now]);
                 if (s + 1 == steps) sums.settle();  // behind the loop it would cost registers in it
                 next.commit(panel_a[1 - now], panel_b[1 - now]);
@@ -134,29 +197,47 @@ template <class Tile> INFINIOP_INLINE void grad_weight_tile(const CudaConvGradWe
     if (a.mode != CUDA_CONV_ALL) sums.store(to, a.columns);
 }
 
-// total = (((from + slot 0) + slot 1) + ...), an element per thread, rounded once where it goes to grad_weight.
-INFINIOP_INLINE void reduce_element(const CudaConvGradWeight &a) {
+// total = (((from + slot 0) + slot 1) + ...), rounded once where it goes to grad_weight; a thread has some elements of
+// one output channel.
+INFINIOP_INLINE void reduce_elements(const CudaConvGradWeight &a) {
+    constexpr int many = CUDA_CONV_REDUCED, step = CUDA_CONV_BLOCK;
     const CudaConv &c = a.conv;
     const CudaConvView &v = c.view[CUDA_CONV_GRAD_WEIGHT];
-    const int64_t slot = c.groups * a.rows * a.columns;
-    int64_t group = block_number(a.first_block) * CUDA_CONV_BLOCK + threadIdx.x;
-    const int64_t column = take(group, c.cin * c.taps), row = take(group, c.cout);
-    if (group >= c.groups) return;
-    T *out = (T *)v.data + (group * c.cout + row) * v.n + column;
-    if (!a.together) {
-        int64_t ci = column, k[3];
-        for (int d = 2; d >= 0; d--) k[d] = take(ci, c.axis[d].kernel);
-        out += ci * v.channel + offset(v, k) - column;
+    const int64_t columns = c.cin * c.taps, slot = c.groups * a.rows * a.columns;
+    int64_t channel = block_number(a.first_block);
+    const int64_t first = take(channel, (columns + many * step - 1) / (many * step)) * (many * step) + threadIdx.x;
+    int64_t group = channel;
+    const int64_t row = take(group, c.cout);
+    const S *const slots = (const S *)a.slots + (group * a.rows + row) * a.columns;
+    S *const total = (S *)a.total + (group * a.rows + row) * a.columns;
+    T *out[many];
+    int64_t at[many];  // in the matrix; past the last column again the first one
+    S sum[many];
+#pragma unroll
+    for (int i = 0; i < many; i++) {
+        const int64_t column = first + i * step < columns ? first + i * step : first;
+        int64_t ci = column < columns ? column : 0, tap = take(ci, c.taps);
+        at[i] = a.by_channels ? tap * c.cin + ci : ci * c.taps + tap;
+        out[i] = (T *)v.data + channel * v.n;
+        if (a.together) {
+            out[i] += ci * c.taps + tap;
+        } else {
+            int64_t k[3];
+            for (int d = 2; d >= 0; d--) k[d] = take(tap, c.axis[d].kernel);
+            out[i] += ci * v.channel + offset(v, k);
+        }
+        sum[i] = a.from == CUDA_CONV_TENSOR ? to_compute(*out[i]) : a.from == CUDA_CONV_TOTAL ? total[at[i]] : S(0);
     }
-    const int64_t at = (group * a.rows + row) * a.columns + column;
-    const S *from = (const S *)a.slots + at;
-    S *total = (S *)a.total + at, sum = 0;
-    if (a.from == CUDA_CONV_TENSOR) sum = to_compute(*out);
-    if (a.from == CUDA_CONV_TOTAL) sum = *total;
-#pragma unroll 8
-    for (int64_t i = 0; i < a.wave; i++) sum += from[i * slot];
-    if (a.to == CUDA_CONV_TOTAL) *total = sum;
-    else *out = from_compute<T>(sum);
+#pragma unroll 2
+    for (int64_t unit = 0; unit < a.wave; unit++)
+#pragma unroll
+        for (int i = 0; i < many; i++) sum[i] += slots[unit * slot + at[i]];
+#pragma unroll
+    for (int i = 0; i < many; i++) {
+        if (first + i * step >= columns) break;
+        if (a.to == CUDA_CONV_TOTAL) total[at[i]] = sum[i];
+        else *out[i] = from_compute<T>(sum[i]);
+    }
 }
 
 }  // namespace

@@ -137,19 +137,23 @@ template <class E, int arithmetic, int size, bool K_INNERMOST> struct TensorCore
     }
 };
 
-template <int arithmetic, int size, bool k_innermost, bool tensor_cores> struct tile_type {
-    typedef FmaTile<T, arithmetic, size> type;
+template <int arithmetic, int size, bool k_innermost, int panels, bool tensor_cores> struct tile_type {
+    typedef FmaTile<T, arithmetic, size, panels> type;
 };
-template <int arithmetic, int size, bool k_innermost> struct tile_type<arithmetic, size, k_innermost, true> {
+template <int arithmetic, int size, bool k_innermost, int panels>
+struct tile_type<arithmetic, size, k_innermost, panels, true> {
     typedef TensorCoreTile<T, arithmetic, size, k_innermost> type;
 };
 #else
-template <int arithmetic, int size, bool, bool> struct tile_type { typedef FmaTile<T, arithmetic, size> type; };
+template <int arithmetic, int size, bool, int panels, bool> struct tile_type {
+    typedef FmaTile<T, arithmetic, size, panels> type;
+};
 #endif
 
-template <int arithmetic, int size, bool k_innermost>
+// panels: so many times the depth of the table, where products are not the tensor cores'.
+template <int arithmetic, int size, bool k_innermost, int panels = 1>
 using Tile =
-    typename tile_type<arithmetic, size, k_innermost,
+    typename tile_type<arithmetic, size, k_innermost, panels,
                        has_tensor_cores<T> && (arithmetic == CUDA_CONV_16_BIT || arithmetic == CUDA_CONV_TF32)>::type;
 
 }  // namespace

@@ -12,10 +12,10 @@ constexpr int TENSOR_CORE_RUN = 256;  // products of a sum, at most, that tensor
 template <class E, int n> struct alignas(n * sizeof(E)) Vector { E lane[n]; };
 
 // 16 by 16 threads. A thread has groups of `lane` neighbouring rows and columns: reading them is one access.
-template <class E, int arithmetic, int size> struct FmaTile {
+template <class E, int arithmetic, int size, int panels = 1> struct FmaTile {
     typedef E element;
     static constexpr CudaConvTile tile = cuda_conv_tiles[arithmetic][size];
-    static constexpr int rows = tile.rows, columns = tile.columns, depth = tile.depth;
+    static constexpr int rows = tile.rows, columns = tile.columns, depth = panels * tile.depth;
     static constexpr int lane = 16 / sizeof(S), pad = 16 / sizeof(E);  // pad: against bank conflicts
     static constexpr int a_pitch = rows + pad, b_pitch = columns + pad;
     static constexpr int a_size = depth * a_pitch, b_size = depth * b_pitch;

@@ -17,18 +17,25 @@ enum CudaConvTensor {
     CUDA_CONV_TENSORS
 };
 
-// The kernels of a module, which is compiled for one dtype. LARGE, SMALL, TF32 and DENSE multiply tiles, see
-// cuda_conv_tiles.
+// The kernels of a module, which is compiled for one dtype. LARGE, SMALL and TF32, which follow each other, and DENSE
+// multiply tiles, see cuda_conv_tiles.
 enum CudaConvKernel {
     CUDA_CONV_PACK_WEIGHT,
     CUDA_CONV_INPUT_LARGE,
     CUDA_CONV_INPUT_SMALL,
     CUDA_CONV_INPUT_TF32,
     CUDA_CONV_INPUT_DENSE,
+    CUDA_CONV_INPUT_PART_LARGE,
+    CUDA_CONV_INPUT_PART_SMALL,
+    CUDA_CONV_INPUT_SUM_PARTS,
+    CUDA_CONV_INPUT_FEW,
     CUDA_CONV_INPUT_DIRECT,
     CUDA_CONV_WEIGHT_LARGE,
     CUDA_CONV_WEIGHT_SMALL,
     CUDA_CONV_WEIGHT_TF32,
+    CUDA_CONV_WEIGHT_CHANNELS_LARGE,
+    CUDA_CONV_WEIGHT_CHANNELS_SMALL,
+    CUDA_CONV_WEIGHT_CHANNELS_TF32,
     CUDA_CONV_WEIGHT_DIRECT,
     CUDA_CONV_REDUCE,
     CUDA_CONV_SUM_BIAS,
@@ -44,7 +51,12 @@ enum {
     CUDA_CONV_PACK_ROWS = 64,  // input by output channels that a block of pack_weight packs
     CUDA_CONV_PACK_DEPTH = 32,
     CUDA_CONV_WARP_COLUMNS = 3,  // (input channel, tap) that a warp of the direct kernel sums at once
-    CUDA_CONV_COPY_TILE = 32,    // channels by pixels that a block of copy_image turns over
+    CUDA_CONV_FEW_ROWS = 4,      // channels, and pixels, that a thread of grad_input_few sums at once
+    CUDA_CONV_FEW_COLUMNS = 2,
+    CUDA_CONV_SUMMED_ROWS = 8,    // channels whose parts a thread adds; divides PACK_ROWS
+    CUDA_CONV_REDUCED = 4,        // elements whose slots a thread adds
+    CUDA_CONV_VECTOR_BYTES = 16,  // of channels that lie side by side, in one access of grad_weight
+    CUDA_CONV_COPY_TILE = 64,     // channels by pixels that a block of copy_image turns over
 };
 
 // Rows by columns of a block's product, and how much of the summed axis is in shared memory at a time. Rows are
@@ -101,6 +113,12 @@ struct CudaConvGradInput {
     int64_t packed_taps;         // taps, or 1
     int64_t dense;
     CudaConvTerm *terms;
+    // Sums over (tap, co) that blocks share are made of so many parts, each summed from zero. A wave's, of `columns`
+    // pixels from `first_column` on, lie in slots[part][group][rows][columns], in the compute type, until they are
+    // added in order.
+    int64_t parts;
+    int64_t first_column, columns;
+    void *slots;
 };
 
 // Output pixels are summed by units, each from zero, and units are added one after the other. Pixels counted over the
@@ -118,7 +136,7 @@ enum CudaConvMode {
 enum CudaConvPlace { CUDA_CONV_NOWHERE, CUDA_CONV_TOTAL, CUDA_CONV_TENSOR };
 
 // grad_weight and reduce. Total and slots are matrices [group][rows][columns] in the compute type: of output channel by
-// (input channel, tap), rounded up to whole tiles.
+// (input channel, tap), or by (tap, input channel), rounded up to whole tiles.
 struct CudaConvGradWeight {
     CudaConv conv;
     void *total, *slots;
@@ -129,9 +147,10 @@ struct CudaConvGradWeight {
     int64_t first_unit;  // of this wave, of which slot 0 is
     int64_t wave;        // units in this wave; reduce: slots to add, 0 if the total has them already
     int32_t mode;
-    int32_t continues;  // grad_weight: the total holds what earlier units, or the tensor, came to
-    int32_t from, to;   // reduce: where the sum starts and where it goes
-    int64_t together;   // the weights of an output channel follow each other in memory
+    int32_t continues;    // grad_weight: the total holds what earlier units, or the tensor, came to
+    int32_t from, to;     // reduce: where the sum starts and where it goes
+    int64_t together;     // the weights of an output channel follow each other in memory
+    int64_t by_channels;  // columns are (tap, input channel): the images' channels lie side by side
 };
 
 struct CudaConvGradBias {
@@ -140,7 +159,7 @@ struct CudaConvGradBias {
     int64_t first_block;
 };
 
-// copy_image: between an image whose channels are neighbours and its packed form, whose pixels are.
+// copy_image: between an image whose channels are neighbours and one whose pixels are.
 struct CudaConvImage {
     CudaConvView from, to;
     int64_t batch, channels, pixels, size[3];

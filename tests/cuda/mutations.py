@@ -25,9 +25,12 @@ SPACES, ARRAYS = "infiniop_cy/backends/cuda_spaces.py", "infiniop_cy/backends/cu
 
 ELEMENTWISE = ("tests/test_conformance.py", "-k",
                "test_layout and (4-d or matrix) and float32 and relu or test_broadcast and relu")
-CONV = ("tests/test_conv.py", "-k",
-        "(test_exact or test_inf_and_nan) and (float32 or bfloat16) and (not parallel or parallel-float32) or "
-        "test_accuracy and many-channels or test_batch_cut and tiny")
+KINDS = ("(test_exact or test_inf_and_nan) and (float32 or bfloat16) and (not parallel or parallel-float32) or "
+         "test_accuracy and many-channels or test_batch_cut and tiny")
+CONV = ("tests/test_conv.py", "-k", KINDS)
+INPUT = ("tests/test_conv.py", "tests/cuda/test_conv_tiles.py", "-k", f"{KINDS} or no_padding and parts")
+FEW = ("tests/cuda/test_conv_tiles.py", "-k", "few_channels_of or no_padding and few")
+PARTS = ("tests/cuda/test_conv_tiles.py", "-k", "sums_in_parts or no_padding and parts")
 FORWARD = ("tests/test_conv_forward.py", "-k",
            "(test_exact or test_inf_and_nan) and float32 and (2d- or wide-3d) and not random or "
            "test_bits_do_not_depend_on_the_layout and float32")
@@ -66,6 +69,12 @@ REPLACEMENTS = [
     ("cuda/conv_grad_input.cuh", " * int(c.axis[d].step)", "", FORWARD),
     ("cuda/conv_grad_input.cuh", "co * v.channel - offset(v, term.back)", "co * v.channel", TERMS),
     ("cuda/conv_grad_input.cuh", "bool there = place < left;", "bool there = true;", TERMS),
+    ("cuda/conv_grad_input.cuh", "co = int(at);", "co = 0;", PARTS),
+    ("cuda/conv_grad_input.cuh", "find_nonfinite(nonfinite, a, block.group, block.row, 1);", "", PARTS),
+    ("cuda/conv_grad_input.cuh", "column >= a.columns || at.n >= c.batch", "false", PARTS),
+    ("cuda/conv_few_channels.cuh", "if (at.n >= c.batch) break;", "", FEW),
+    ("cuda/conv_few_channels.cuh", "if (co == 0) pixels", "pixels", FEW),
+    ("cuda/conv_few_channels.cuh", "nonfinite = 1;", "", FEW),
     ("cuda/conv_images.cuh", "if (!a.in_line)", "if (false)", LAID),
     ("cuda/conv_grad_weight.cuh", "if (!a.together)", "if (false)", LAID),
     ("cuda/conv_direct.cuh", "pixel * I(a.step)", "pixel", FORWARD),
@@ -89,7 +98,8 @@ REPLACEMENTS = [
 def mutations():
     for path in sorted((CHECKOUT / "cuda").glob("*.cu*")):
         file = path.relative_to(CHECKOUT).as_posix()
-        tests = {"elementwise.cu": ELEMENTWISE, "conv_images.cuh": IMAGES}.get(path.name, CONV)
+        tests = {"elementwise.cu": ELEMENTWISE, "conv_images.cuh": IMAGES, "conv_grad_input.cuh": INPUT,
+                 "conv_few_channels.cuh": FEW}.get(path.name, CONV)
         for found in re.finditer(r"__syncthreads\(\);", path.read_text()):
             yield Mutation(file, found.start(), found[0], ";", tests)
     for file, old, new, tests in REPLACEMENTS:

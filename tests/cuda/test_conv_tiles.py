@@ -148,3 +148,106 @@ def test_inf_among_terms(of_weights, rng):
     assert np.array_equal(np.isfinite(got), np.isfinite(want))
     assert not np.isfinite(got).all()
     assert np.array_equal(np.isnan(got), np.isnan(want))
+
+
+def images(batch, channels, space, rng, dtype):
+    return rng.integers(-1, 2, (batch, channels, *space)).astype(dtype)
+
+
+def exchanged(w, groups):
+    """The same products from the other side: channels of the result in those of what is read, in each group."""
+    return np.swapaxes(w.reshape(groups, -1, *w.shape[1:]), 1, 2).reshape(-1, w.shape[0] // groups, *w.shape[2:])
+
+
+def output_and_grad_input(x, w, stride=1, out=None, device="cuda", **keywords):
+    """The output of x by w; and of x as a grad_output the grad_input, by w exchanged, so that it has as many sums. out:
+    what it is added to."""
+    padding, dilation, groups = (keywords.get(name, value) for name, value in (("padding", 0), ("dilation", 1), ("groups", 1)))
+    output = iop.conv._function(x, w, device=device, **keywords)
+    space = [(n - 1) * stride + dilation * (k - 1) + 1 - 2 * p
+             for n, k, p in zip(x.shape[2:], w.shape[2:], np.broadcast_to(padding, x.ndim - 2))]
+    like = out if out is not None else np.zeros((x.shape[0], w.shape[0], *space), x.dtype)
+    gradients = iop.conv_backward._function(
+        x, like, exchanged(w, groups), stride=stride, device=device, output_mask=(True, False, False),
+        out=None if out is None else (out, None, None), accumulate=out is not None, **keywords)
+    return output, gradients.grad_input
+
+
+LONG_SUMS = {  # channels of the result, summed ones, image, kernel, groups
+    "1x1": (70, 1040, (3, 3), (1, 1), 1),
+    "taps": (9, 190, (4, 3), (3, 3), 2),
+    "line": (66, 50, (19,), (45,), 1),
+    "most": (8, 33, (3, 2, 4), (5, 5, 5), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", LONG_SUMS)
+def test_sums_in_parts(name, dtype, rng):
+    """Of few pixels and many products, by blocks that share them: of whole numbers, so exact in any order."""
+    result, summed, space, kernel, groups = LONG_SUMS[name]
+    x = images(3, summed * groups, space, rng, dtype)
+    w = images(result * groups, summed, kernel, rng, dtype)
+    keywords = {"padding": tuple(k // 2 for k in kernel), "groups": groups}
+    for got, want in zip(*(output_and_grad_input(x, w, device=device, **keywords) for device in ("cuda", "cpu"))):
+        assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_parts_do_not_follow_the_batch(dtype, rng):
+    result, summed, space, kernel, groups = LONG_SUMS["taps"]
+    x, w = (rng.standard_normal(shape).astype(np.float32).astype(iop.testing.dtype_of(dtype)) for shape in (
+        (7, summed * groups, *space), (result * groups, summed, *kernel)))
+    keywords = {"padding": 1, "groups": groups}
+    whole = output_and_grad_input(x, w, **keywords)
+    cut = [output_and_grad_input(x[a:b], w, **keywords) for a, b in ((0, 1), (1, 5), (5, 7))]
+    for got, pieces in zip(whole, zip(*cut)):
+        assert got.tobytes() == np.concatenate(pieces).tobytes()
+
+
+def test_waves_of_parts(rng, on_emulation):
+    """So many sums that their room holds those of some pixels at a time."""
+    if on_emulation:
+        pytest.skip("an emulated device would take minutes")
+    x, w = images(80, 1024, (3, 3), rng, np.float32), images(12288, 1024, (1, 1), rng, np.float32)
+    got = iop.conv._function(x, w, device="cuda")
+    assert np.array_equal(got[-1].reshape(12288, 9), w[:, :, 0, 0] @ x[-1].reshape(1024, 9))
+    assert np.array_equal(got[17].reshape(12288, 9), w[:, :, 0, 0] @ x[17].reshape(1024, 9))
+
+
+@pytest.mark.parametrize("where", ["parts", "few"])
+def test_inf_where_it_meets_no_padding(where, rng):
+    result, summed, space, kernel, groups = LONG_SUMS["taps"]
+    if where == "few":
+        result = 3
+    x = rng.standard_normal((2, summed * groups, *space)).astype(np.float32)
+    w = rng.standard_normal((result * groups, summed, *kernel)).astype(np.float32)
+    w[1, 100, 0, 2] = np.inf
+    pairs = zip(*(output_and_grad_input(x, w, padding=1, groups=groups, device=device) for device in ("cuda", "cpu")))
+    for got, want in pairs:
+        assert np.array_equal(np.isfinite(got), np.isfinite(want))
+        assert not np.isfinite(got).all()
+        assert np.array_equal(np.isnan(got), np.isnan(want))
+
+
+FEW_CHANNELS = (  # batch, summed channels, image, kernel, stride of grad_input, dilation, groups
+    (9, 40, (7, 8), (3, 3), 2, 1, 1), (2, 9, (300,), (4,), 1, 3, 2), (3, 8, (2, 4, 3), (2, 3, 5), 3, 1, 2))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("channels", [1, 2, 3, 5, 7])
+def test_few_channels_of_the_result(channels, dtype, rng):
+    """A thread sums several of them; more products than a block keeps weights of, phases, pixels of several samples."""
+    def together(array):
+        return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 1, -1)), -1, 1)
+    for batch, summed, space, kernel, stride, dilation, groups in FEW_CHANNELS:
+        x = images(batch, summed * groups, space, rng, np.int8).astype(iop.testing.dtype_of(dtype))
+        w = images(channels * groups, summed, kernel, rng, np.int8).astype(x.dtype)
+        keywords = {"padding": tuple(dilation * (k - 1) // 2 for k in kernel), "dilation": dilation, "groups": groups,
+                    "stride": stride}
+        old = output_and_grad_input(x, w, device="cpu", **keywords)[1]
+        for lay, out in (np.array, None), (together, None), (np.array, old), (together, old):
+            results = [output_and_grad_input(lay(x), w, device=device, out=None if out is None else lay(out), **keywords)
+                       for device in ("cuda", "cpu")]
+            for got, want in zip(*results):
+                assert got.tobytes() == want.tobytes()

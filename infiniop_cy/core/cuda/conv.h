@@ -8,10 +8,17 @@ static const char *const cuda_conv_kernel_names[CUDA_CONV_KERNELS] = {
     "grad_input_small",
     "grad_input_tf32",
     "grad_input_dense",
+    "grad_input_part_large",
+    "grad_input_part_small",
+    "grad_input_sum_parts",
+    "grad_input_few",
     "grad_input_direct",
     "grad_weight_large",
     "grad_weight_small",
     "grad_weight_tf32",
+    "grad_weight_channels_large",
+    "grad_weight_channels_small",
+    "grad_weight_channels_tf32",
     "grad_weight_direct",
     "reduce",
     "sum_bias",
@@ -28,7 +35,7 @@ INFINIOP_COLD static inline int64_t cuda_conv_workspace(const CudaConvProblem *p
     CudaConvWeightPlan weight = CudaConvWeightPlan();
     cuda_conv_plan_input(problem, &input);
     if (!problem->forward) cuda_conv_plan_weight(problem, &weight);
-    const CudaConvImages images = cuda_conv_images(problem, &input, &weight);
+    const CudaConvImages images = cuda_conv_images(problem, &input, &weight, nullptr);
     int64_t bytes = input.bytes > weight.bytes ? input.bytes : weight.bytes;  // one after the other
     if (input.bytes < 0 || input.blocks < 0 || weight.bytes < 0) return -1;
     for (int64_t more : {images.outer_bytes, images.inner_bytes})
@@ -68,20 +75,34 @@ INFINIOP_COLD static inline int cuda_conv_run_input(const CudaConvRun *run, Cuda
     a->packed = workspace;
     a->terms = (CudaConvTerm *)(workspace + plan->packed_bytes);
     a->nonfinite = (int32_t *)(workspace + plan->packed_bytes + plan->term_bytes);
+    a->slots = workspace + plan->slots_at;
     int code = cuda_conv_launch(run, CUDA_CONV_PACK_WEIGHT, plan->pack_blocks, CUDA_CONV_BLOCK, a);
     if (code) return code;
-    return cuda_conv_launch(run, plan->kernel, plan->blocks, CUDA_CONV_BLOCK, a);
+    if (a->parts == 1) return cuda_conv_launch(run, plan->kernel, plan->blocks, CUDA_CONV_BLOCK, a);
+    const int64_t row_tiles = a->row_tiles, tiles = a->column_tiles, of_wave = a->columns / plan->tile_columns;
+    for (int64_t first = 0; first < tiles && !code; first += of_wave) {
+        const int64_t wave = tiles - first < of_wave ? tiles - first : of_wave;
+        a->first_column = first * plan->tile_columns;
+        a->column_tiles = wave, a->row_tiles = row_tiles;
+        code = cuda_conv_launch(run, plan->kernel, plan->blocks / tiles * wave, CUDA_CONV_BLOCK, a);
+        a->column_tiles = cuda_conv_tiles_of(wave * plan->tile_columns, CUDA_CONV_BLOCK);
+        a->row_tiles = cuda_conv_tiles_of(a->conv.cin, CUDA_CONV_SUMMED_ROWS);
+        const int64_t blocks = a->column_tiles * a->row_tiles * a->conv.groups;
+        if (!code) code = cuda_conv_launch(run, CUDA_CONV_INPUT_SUM_PARTS, blocks, CUDA_CONV_BLOCK, a);
+    }
+    return code;
 }
 
 INFINIOP_COLD static inline int cuda_conv_reduce(const CudaConvRun *run, CudaConvGradWeight *a, int from, int64_t slots,
                                                  int to) {
-    const int64_t elements = a->conv.groups * a->conv.cout * a->conv.cin * a->conv.taps;
+    const int64_t of_channel = cuda_conv_tiles_of(a->conv.cin * a->conv.taps, CUDA_CONV_REDUCED * CUDA_CONV_BLOCK);
     const CudaConvView *v = &a->conv.view[CUDA_CONV_GRAD_WEIGHT];
     const CudaConvAxis *axis = a->conv.axis;
     const int64_t taps[] = {axis[0].kernel, axis[1].kernel, axis[2].kernel};
     a->together = v->space[2] == 1 && v->channel == a->conv.taps && cuda_conv_is_in_line(v, taps);
     a->from = from, a->to = to, a->wave = slots;
-    return cuda_conv_launch(run, CUDA_CONV_REDUCE, cuda_conv_tiles_of(elements, CUDA_CONV_BLOCK), CUDA_CONV_BLOCK, a);
+    const int64_t blocks = a->conv.groups * a->conv.cout * of_channel;
+    return cuda_conv_launch(run, CUDA_CONV_REDUCE, blocks, CUDA_CONV_BLOCK, a);
 }
 
 INFINIOP_COLD static inline int cuda_conv_run_weight(const CudaConvRun *run, CudaConvWeightPlan *plan,
@@ -133,20 +154,41 @@ INFINIOP_COLD static inline int cuda_conv_run_bias(const CudaConvRun *run, const
     return cuda_conv_launch(run, CUDA_CONV_SUM_BIAS, a.conv.groups * a.conv.cout, CUDA_CONV_BIAS_BLOCK, &a);
 }
 
-// From a tensor to its packed form, or back.
-INFINIOP_COLD static inline int cuda_conv_copy_image(const CudaConvRun *run, const CudaConvProblem *problem, int tensor,
-                                                     void *data, const CudaConvProblem *packed, void *packed_data,
-                                                     bool packs) {
+// The tensors as they lie for a pass: some of them packed.
+struct CudaConvPass {
+    CudaConvProblem problem;
+    void *data[CUDA_CONV_TENSORS];
+};
+
+// Between a tensor and its packed form in `pass`; back: from there.
+INFINIOP_COLD static inline int cuda_conv_copy_image(const CudaConvRun *run, const CudaConvProblem *problem,
+                                                     void *const *data, const CudaConvPass *pass, int tensor, int form,
+                                                     bool back) {
+    if (form == CUDA_CONV_AS_IT_LIES) return 0;
     CudaConvImage image = cuda_conv_image(problem, tensor);
     CudaConvView views[2];  // the tensor, and packed
     for (int i = 0; i < 2; i++) {
-        const int64_t *strides = (i ? packed : problem)->strides[tensor];
-        views[i] = {i ? packed_data : data, strides[0], strides[1], {strides[2], strides[3], strides[4]}};
+        const int64_t *strides = (i ? &pass->problem : problem)->strides[tensor];
+        views[i] = {(i ? pass->data : data)[tensor], strides[0], strides[1], {strides[2], strides[3], strides[4]}};
     }
     image.in_line = cuda_conv_is_in_line(&views[0], image.size) && cuda_conv_is_in_line(&views[1], image.size);
-    image.packs = packs, image.from = views[!packs], image.to = views[packs];
+    image.packs = form == CUDA_CONV_PLANES && !back;
+    image.from = views[back], image.to = views[!back];
     return cuda_conv_launch(run, CUDA_CONV_COPY_IMAGE, image.batch * image.channel_tiles * image.pixel_tiles,
                             CUDA_CONV_BLOCK, &image);
+}
+
+// A pass whose images lie in these forms, in `outer` and `inner` where they are packed.
+INFINIOP_COLD static inline CudaConvPass cuda_conv_pass(const CudaConvProblem *problem, void *const *data,
+                                                        const int *forms, char *outer, char *inner) {
+    CudaConvPass pass = {*problem, {}};
+    for (int t = 0; t < CUDA_CONV_TENSORS; t++) {
+        pass.data[t] = data[t];
+        if (forms[t] == CUDA_CONV_AS_IT_LIES) continue;
+        cuda_conv_pack_strides(&pass.problem, t, forms[t]);
+        pass.data[t] = cuda_conv_is_outer(t) ? outer : inner;
+    }
+    return pass;
 }
 
 // The three gradients, or the output in grad_input's place.
@@ -157,35 +199,32 @@ INFINIOP_COLD static inline int cuda_conv_run_passes(const CudaConvRun *run, con
     cuda_conv_plan_input(problem, &input);
     if (data[CUDA_CONV_GRAD_WEIGHT]) cuda_conv_plan_weight(problem, &weight);
     if (!data[CUDA_CONV_GRAD_INPUT]) input.blocks = 0;
-    const CudaConvImages images = cuda_conv_images(problem, &input, &weight);
-    CudaConvProblem packed = *problem;
-    void *at[CUDA_CONV_TENSORS], *const outer = workspace, *const inner = workspace + images.outer_bytes;
-    workspace += images.outer_bytes + images.inner_bytes;
-    for (int t = 0; t < CUDA_CONV_TENSORS; t++) {
-        at[t] = data[t];
-        if (!images.packs[t]) continue;
-        cuda_conv_pack_strides(&packed, t);
-        at[t] = cuda_conv_is_outer(t) ? outer : inner;
-    }
-    const auto copy = [&](int tensor, bool packs) {
-        if (!images.packs[tensor]) return 0;
-        return cuda_conv_copy_image(run, problem, tensor, data[tensor], &packed, at[tensor], packs);
+    const CudaConvImages images = cuda_conv_images(problem, &input, &weight, data);
+    char *const outer = workspace, *const inner = outer + images.outer_bytes;
+    workspace = inner + images.inner_bytes;
+    const CudaConvPass first = cuda_conv_pass(problem, data, images.input, outer, inner);
+    const CudaConvPass second = cuda_conv_pass(problem, data, images.weight, outer, inner);
+    const auto copy = [&](const CudaConvPass &pass, const int *forms, int tensor, bool back) {
+        return cuda_conv_copy_image(run, problem, data, &pass, tensor, forms[tensor], back);
     };
-    int code = copy(CUDA_CONV_GRAD_OUTPUT, true);
-    if (!code && data[CUDA_CONV_GRAD_INPUT]) {
+    int code = 0;
+    const bool of_input = data[CUDA_CONV_GRAD_INPUT], of_weight = data[CUDA_CONV_GRAD_WEIGHT];
+    if (of_input || data[CUDA_CONV_GRAD_BIAS]) code = copy(first, images.input, CUDA_CONV_GRAD_OUTPUT, false);
+    if (!code && of_input) {
         const bool direct = input.kernel == CUDA_CONV_INPUT_DIRECT;
         const bool as_they_are = direct && (input.arguments.channels_innermost || input.arguments.conv.wide);
-        if (problem->accumulate) code = copy(CUDA_CONV_GRAD_INPUT, true);
-        cuda_conv_bind(&input.arguments.conv, as_they_are ? problem : &packed, as_they_are ? data : at);
+        if (problem->accumulate) code = copy(first, images.input, CUDA_CONV_GRAD_INPUT, false);
+        cuda_conv_bind(&input.arguments.conv, as_they_are ? problem : &first.problem, as_they_are ? data : first.data);
         if (!code) code = cuda_conv_run_input(run, &input, workspace);
-        if (!code) code = copy(CUDA_CONV_GRAD_INPUT, false);
+        if (!code) code = copy(first, images.input, CUDA_CONV_GRAD_INPUT, true);
     }
-    if (!code && data[CUDA_CONV_GRAD_WEIGHT]) {
-        code = copy(CUDA_CONV_INPUT, true);
-        cuda_conv_bind(&weight.arguments.conv, &packed, at);
+    if (!code && data[CUDA_CONV_GRAD_BIAS]) code = cuda_conv_run_bias(run, &first.problem, first.data);
+    if (!code && of_weight) {
+        code = copy(second, images.weight, CUDA_CONV_GRAD_OUTPUT, false);
+        if (!code) code = copy(second, images.weight, CUDA_CONV_INPUT, false);
+        cuda_conv_bind(&weight.arguments.conv, &second.problem, second.data);
         if (!code) code = cuda_conv_run_weight(run, &weight, workspace);
     }
-    if (!code && data[CUDA_CONV_GRAD_BIAS]) code = cuda_conv_run_bias(run, &packed, at);
     return code;
 }
 

@@ -1,13 +1,15 @@
-// Images whose channels lie closer than their pixels, as in channels_last: which of them a convolution packs, and
-// where.
+// How the images of a convolution are to lie for its kernels, which of them are packed for that, and where.
 #pragma once
 #include "conv_plan.h"
 
-// What is read or written pixel by pixel is packed before, or unpacked afterwards, where its channels lie closer.
-// grad_input and input, which are as large and not needed at once, share their room.
+// Most kernels go from pixel to pixel of a plane, so images whose channels lie closer, as in channels_last, are packed
+// before, or unpacked afterwards. A grad_weight by channels reads lines of them, by vectors.
+enum CudaConvForm { CUDA_CONV_AS_IT_LIES, CUDA_CONV_PLANES, CUDA_CONV_LINES };
+
+// grad_input and input, which are as large and not needed at once, share their room; so do both forms of grad_output.
 struct CudaConvImages {
-    bool packs[CUDA_CONV_TENSORS];
-    int64_t outer_bytes, inner_bytes;  // of grad_output; of grad_input and input
+    int input[CUDA_CONV_TENSORS], weight[CUDA_CONV_TENSORS];  // forms, for grad_input and grad_bias; for grad_weight
+    int64_t outer_bytes, inner_bytes;                         // of grad_output; of grad_input and input
 };
 
 INFINIOP_COLD static inline bool cuda_conv_is_outer(int tensor) { return tensor == CUDA_CONV_GRAD_OUTPUT; }
@@ -41,35 +43,47 @@ INFINIOP_COLD static inline CudaConvImage cuda_conv_image(const CudaConvProblem 
 // Bytes of one, rounded up; -1 where 64 bits do not count them.
 INFINIOP_COLD static inline int64_t cuda_conv_image_bytes(const CudaConvProblem *problem, int tensor) {
     const CudaConvImage image = cuda_conv_image(problem, tensor);
-    int64_t bytes = problem->dtype == DTYPE_F64 ? 8 : problem->dtype == DTYPE_F32 ? 4 : 2;
+    int64_t bytes = cuda_conv_item(problem);
     for (int64_t size : {image.batch, image.channels, image.pixels}) cuda_conv_multiply(&bytes, size);
     if (bytes < 0 || bytes > INT64_MAX - CUDA_CONV_ALIGN) return -1;
     return cuda_conv_tiles_of(bytes, CUDA_CONV_ALIGN) * CUDA_CONV_ALIGN;
 }
 
+// data: as for a run, or null while planning: then there is room for lines, in case memory turns out not to be aligned.
 INFINIOP_COLD static inline CudaConvImages cuda_conv_images(const CudaConvProblem *problem,
                                                             const CudaConvInputPlan *input,
-                                                            const CudaConvWeightPlan *weight) {
+                                                            const CudaConvWeightPlan *weight, void *const *data) {
     CudaConvImages images = CudaConvImages();
+    if (problem->batch == 0) return images;
     const bool tiles = input->blocks > 0 && input->kernel != CUDA_CONV_INPUT_DIRECT;
-    const bool sums = weight->tiles > 0 && !weight->arguments.conv.wide && problem->batch > 0;
+    const bool sums = weight->tiles > 0 && !weight->arguments.conv.wide, lines = sums && weight->arguments.by_channels;
     // An element a thread: those of a pixel's channels go along with them, those of a channel's pixels across.
-    const bool across = input->blocks > 0 && !tiles && !input->arguments.conv.wide && problem->batch > 0 &&
-                        !input->arguments.channels_innermost;
-    const bool wanted[] = {tiles || sums || across, sums, tiles};
+    const bool across =
+        input->blocks > 0 && !tiles && !input->arguments.conv.wide && !input->arguments.channels_innermost;
+    const auto is_aligned = [=](int tensor) { return data && (uintptr_t)data[tensor] % CUDA_CONV_VECTOR_BYTES == 0; };
     const int tensors[] = {CUDA_CONV_GRAD_OUTPUT, CUDA_CONV_INPUT, CUDA_CONV_GRAD_INPUT};
+    const bool planes_of_input[] = {tiles || sums || across, false, tiles};
+    const bool planes_of_weight[] = {sums, sums, false};
     for (int i = 0; i < 3; i++) {
         const int tensor = tensors[i];
-        if (!wanted[i] || !cuda_conv_channels_are_neighbours(problem, tensor)) continue;
-        images.packs[tensor] = true;
-        (cuda_conv_is_outer(tensor) ? images.outer_bytes : images.inner_bytes) = cuda_conv_image_bytes(problem, tensor);
+        const bool neighbours = cuda_conv_channels_are_neighbours(problem, tensor);
+        if (planes_of_input[i] && neighbours) images.input[tensor] = CUDA_CONV_PLANES;
+        if (planes_of_weight[i] && neighbours && !lines) images.weight[tensor] = CUDA_CONV_PLANES;
+        if (planes_of_weight[i] && lines && !(is_aligned(tensor) && cuda_conv_are_lines(problem, tensor)))
+            images.weight[tensor] = CUDA_CONV_LINES;
+        if (images.input[tensor] || images.weight[tensor]) {
+            int64_t *bytes = cuda_conv_is_outer(tensor) ? &images.outer_bytes : &images.inner_bytes;
+            *bytes = cuda_conv_image_bytes(problem, tensor);
+        }
     }
     return images;
 }
 
-INFINIOP_COLD static inline void cuda_conv_pack_strides(CudaConvProblem *problem, int tensor) {
+INFINIOP_COLD static inline void cuda_conv_pack_strides(CudaConvProblem *problem, int tensor, int form) {
     const CudaConvImage image = cuda_conv_image(problem, tensor);
     int64_t *strides = problem->strides[tensor];
-    strides[4] = 1, strides[3] = image.size[2], strides[2] = image.size[1] * image.size[2];
-    strides[1] = image.pixels, strides[0] = image.channels * image.pixels;
+    const bool lines = form == CUDA_CONV_LINES;
+    strides[4] = lines ? image.channels : 1;
+    strides[3] = image.size[2] * strides[4], strides[2] = image.size[1] * strides[3];
+    strides[1] = lines ? 1 : image.pixels, strides[0] = image.channels * image.pixels;
 }
