@@ -30,6 +30,7 @@ KINDS = ("(test_exact or test_inf_and_nan) and (float32 or bfloat16) and (not pa
 CONV = ("tests/test_conv.py", "-k", KINDS)
 INPUT = ("tests/test_conv.py", "tests/cuda/test_conv_tiles.py", "-k", f"{KINDS} or no_padding and parts")
 FEW = ("tests/cuda/test_conv_tiles.py", "-k", "few_channels_of or no_padding and few")
+CHANNELS = ("tests/cuda/test_drawn_convolutions.py", "-k", "float16")
 PARTS = ("tests/cuda/test_conv_tiles.py", "-k", "sums_in_parts or no_padding and parts")
 FORWARD = ("tests/test_conv_forward.py", "-k",
            "(test_exact or test_inf_and_nan) and float32 and (2d- or wide-3d) and not random or "
@@ -70,13 +71,16 @@ REPLACEMENTS = [
     ("cuda/conv_grad_input.cuh", "co * v.channel - offset(v, term.back)", "co * v.channel", TERMS),
     ("cuda/conv_grad_input.cuh", "bool there = place < left;", "bool there = true;", TERMS),
     ("cuda/conv_grad_input.cuh", "co = int(at);", "co = 0;", PARTS),
-    ("cuda/conv_grad_input.cuh", "find_nonfinite(nonfinite, a, block.group, block.row, 1);", "", PARTS),
+    ("cuda/conv_grad_input.cuh", "find_nonfinite(nonfinite, a, block.group, block.row, rows);", "", PARTS),
     ("cuda/conv_grad_input.cuh", "column >= a.columns || at.n >= c.batch", "false", PARTS),
     ("cuda/conv_few_channels.cuh", "if (at.n >= c.batch) break;", "", FEW),
     ("cuda/conv_few_channels.cuh", "if (co == 0) pixels", "pixels", FEW),
     ("cuda/conv_few_channels.cuh", "nonfinite = 1;", "", FEW),
-    ("cuda/conv_images.cuh", "if (!a.in_line)", "if (false)", LAID),
-    ("cuda/conv_grad_weight.cuh", "if (!a.together)", "if (false)", LAID),
+    ("cuda/conv_grad_weight.cuh", "a.by_channels ? tap * c.cin + ci", "false ? 0", CHANNELS),
+    ("cuda/conv_grad_weight.cuh", "p.start[0] != CONV_ABSENT && row < rows", "row < rows", CHANNELS),
+    ("cuda/conv_grad_weight.cuh", "p.start[0] != CONV_ABSENT && row < rows", "p.start[0] != CONV_ABSENT", CHANNELS),
+    ("cuda/conv_images.cuh", "if (in_line)", "if (true)", LAID),
+    ("cuda/conv_grad_weight.cuh", "if (a.together)", "if (true)", LAID),
     ("cuda/conv_direct.cuh", "pixel * I(a.step)", "pixel", FORWARD),
     ("cuda/conv_direct.cuh", "if (bias.data) sum += ", "if (false) sum += ", FORWARD),
     ("cuda/conv_direct.cuh", "channel * bias.n", "channel", FORWARD),
