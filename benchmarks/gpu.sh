@@ -44,12 +44,13 @@ timeout 240 "$python" -m pytest --device=cuda $parallel -p no:cacheprovider --tb
 tail -40 "$out/gpu-tests.txt"
 
 step "compute-sanitizer"
+sanitized="(test_layout and 4-d and float32) or (test_exact and (2d-groups or tiny-images-stride))"
+sanitized+=" or sums_in_parts or few_channels_of or (neighbours and 70)"
 if command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck; do
         timeout 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$python" -m pytest --device=cuda -p no:cacheprovider \
             tests/test_conformance.py tests/test_conv.py tests/cuda/test_conv_tiles.py -x \
-            -k "(test_layout and 4-d and float32) or (test_exact and (2d-groups or tiny-images-stride)) or
-                sums_in_parts or few_channels_of or (neighbours and 70)" 2>&1 | tail -8 |
+            -k "$sanitized" 2>&1 | tail -8 |
             tee "$out/gpu-$tool.txt" || failed+=("$tool")
     done
 else
