@@ -27,7 +27,7 @@ help:  ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile
 
 # Tests that start programs, which take as long as the tests on the CPU would otherwise outlast those on the GPU.
-PROGRAMS := $(addprefix tests/,bridges test_benchmarks.py test_distributed.py test_examples.py test_fuzz.py test_packaging.py)
+PROGRAMS := $(addprefix tests/,bridges test_distributed.py test_examples.py test_fuzz.py)
 
 test: $(VENV)/test.stamp  ## build, then run the tests, on the CPU and on an emulated GPU; ARGS='...' goes to one pytest
 ifeq ($(ARGS),)

@@ -21,6 +21,13 @@ namespace {
 constexpr int arithmetic = sizeof(T) == 2 ? CUDA_CONV_16_BIT : sizeof(T) == 4 ? CUDA_CONV_FLOAT : CUDA_CONV_DOUBLE;
 enum { LARGE, SMALL };
 
+// Blocks of grad_input_part_large on a multiprocessor, at least: for two of them registers would be spilled there.
+#if __CUDA_ARCH__ >= 1200
+constexpr int LARGE_PARTS = 1;
+#else
+constexpr int LARGE_PARTS = 2;
+#endif
+
 }  // namespace
 
 // weight[co, ci, k] to packed[group][k][co][ci]
@@ -43,7 +50,8 @@ extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_dens
     grad_input_tile<Tile<arithmetic, SMALL, false>, INPUT_DENSE>(a);
 }
 // slots[part][group][ci][pixel], for a wave of pixels: the same over a part of (k, co)
-extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_part_large(const CudaConvGradInput a) {
+extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, LARGE_PARTS)
+    grad_input_part_large(const CudaConvGradInput a) {
     grad_input_tile<Tile<arithmetic, LARGE, false>, INPUT_PART>(a);
 }
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_part_small(const CudaConvGradInput a) {
@@ -80,9 +88,6 @@ extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2)
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2)
     grad_weight_channels_small(const CudaConvGradWeight a) {
     grad_weight_tile<Tile<arithmetic, SMALL, false, 2>, ChannelPanels>(a);
-}
-extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_weight_channels_tf32(const CudaConvGradWeight a) {
-    if constexpr (arithmetic == CUDA_CONV_FLOAT) grad_weight_tile<Tile<CUDA_CONV_TF32, LARGE, false>, ChannelPanels>(a);
 }
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_weight_direct(const CudaConvGradWeight a) {
     if (a.conv.wide) grad_weight_elements<int64_t>(a);

@@ -64,9 +64,10 @@ INFINIOP_INLINE void pack_weight_block(const CudaConvGradInput &a) {
 }
 
 // What a block computes: a tile of input channels by pixels of a phase, from `row` and `first` on. Pixels are counted
-// over the batch. part: of the sum over (tap, co), where blocks share it.
+// over the batch. part: of the sum over (tap, co), where blocks share it: where its steps begin, and how many they are.
 struct InputBlock {
     int64_t row, first, group, part;
+    int tap[3], co, steps;
     ConvAxisPhaseOf<int> axis[3];
 };
 
@@ -139,6 +140,14 @@ template <class Tile> INFINIOP_INLINE int steps_of_tap(const CudaConvGradInput &
     return (int(a.conv.cout) + Tile::depth - 1) / Tile::depth;
 }
 
+template <class Tile> INFINIOP_INLINE void write_part(InputBlock &block, const CudaConvGradInput &a) {
+    const int64_t all = steps_of_tap<Tile>(a) * taps_of(block);
+    int64_t first = all * block.part / a.parts;
+    block.steps = int(all * (block.part + 1) / a.parts - first);
+    block.co = int(take(first, steps_of_tap<Tile>(a))) * Tile::depth;
+    for (int d = 2; d >= 0; d--) block.tap[d] = int(take(first, block.axis[d].taps));
+}
+
 // Walks over (tap, co) in steps of a panel's depth, one tap after the other or, where it is dense, over all of its
 // places. A thread fills panel b for one pixel.
 template <class Tile, bool dense> struct InputPanels {
@@ -176,15 +185,13 @@ template <class Tile, bool dense> struct InputPanels {
         pixel = data_of<const T>(c, CUDA_CONV_GRAD_OUTPUT) + g;
         weights = (const T *)a.packed + number * a.depth * a.rows + block.row;
     }
-    // At a later step of (tap, co) than the first, where no axis is dense.
-    INFINIOP_INLINE void start_at(const CudaConvGradInput &a, const InputBlock &block, const InputColumn &column,
-                                  int64_t step) {
-        const int64_t at = take(step, steps_of_tap<Tile>(a)) * Tile::depth;
-        for (int d = 2; d >= 0; d--) tap[d] = int(take(step, block.axis[d].taps));
+    // At the first step of a part, where no axis is dense.
+    INFINIOP_INLINE void start_part(const CudaConvGradInput &a, const InputBlock &block, const InputColumn &column) {
+        for (int d = 0; d < 3; d++) tap[d] = block.tap[d];
         start_tap(a, block, column);
-        co = int(at);
-        pixel += at * a.conv.view[CUDA_CONV_GRAD_OUTPUT].channel;
-        weights += at * a.rows;
+        co = block.co;
+        pixel += co * a.conv.view[CUDA_CONV_GRAD_OUTPUT].channel;
+        weights += co * a.rows;
     }
     // co counts places of (tap, co).
     INFINIOP_INLINE void fetch_terms(const CudaConvGradInput &a, const InputColumn &column) {
@@ -256,11 +263,10 @@ INFINIOP_INLINE void sum_input_tile(Tile &sums, const CudaConvGradInput &a, cons
     T *panel_a = panels, *panel_b = panel_a + 2 * Tile::a_size;
     int steps = steps_of_tap<Tile>(a) * taps_of(block);
     if (dense) steps = (int(a.conv.cout) * taps_of(block) + Tile::depth - 1) / Tile::depth;
-    const int64_t first = kind == INPUT_PART ? steps * block.part / a.parts : 0;
-    if (kind == INPUT_PART) steps = int(steps * (block.part + 1) / a.parts - first);
+    if (kind == INPUT_PART) steps = block.steps;
     if (!steps) return;
     InputPanels<Tile, dense> next = {};
-    if (kind == INPUT_PART) next.start_at(a, block, column, first);
+    if (kind == INPUT_PART) next.start_part(a, block, column);
     else next.start(a, block, column);
     next.fetch(a, block, column);
     next.commit(panel_a, panel_b);
@@ -318,6 +324,7 @@ template <class Tile, InputSums kind> INFINIOP_INLINE void grad_input_tile(const
     __shared__ int nonfinite;
     if (threadIdx.x == 0) {
         write_block<Tile>(block, a);
+        if (kind == INPUT_PART) write_part<Tile>(block, a);
         nonfinite = 0;
     }
     __syncthreads();

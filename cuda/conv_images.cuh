@@ -13,10 +13,14 @@ struct ImageTile {
     }
     template <bool in_line> INFINIOP_INLINE T *at(const CudaConvImage &a, const CudaConvView &v, int c, int p) const {
         T *const from = (T *)v.data + n * v.n + (channel + c) * v.channel;
-        int64_t rest = pixel + p, space[3];
-        if (in_line) return from + rest * v.space[2];
-        for (int d = 2; d >= 0; d--) space[d] = take(rest, a.size[d]);
-        return from + offset(v, space);
+        int64_t rest = pixel + p;
+        if constexpr (in_line) {
+            return from + rest * v.space[2];
+        } else {
+            int64_t space[3];
+            for (int d = 2; d >= 0; d--) space[d] = take(rest, a.size[d]);
+            return from + offset(v, space);
+        }
     }
 };
 

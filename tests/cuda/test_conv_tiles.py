@@ -32,7 +32,7 @@ SCRIPT = """
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_multiprocessors_do_not_change_bits(dtype, emulator):
     digests = set()
-    for count in ("1", "7", "132"):
+    for count in ("1", "132"):
         script = textwrap.dedent(SCRIPT).replace("{dtype!r}", repr(dtype))
         ran = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True,
                              env={**os.environ, "TESTS": str(TESTS), "EMULATION_MULTIPROCESSORS": count})

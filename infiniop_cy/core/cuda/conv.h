@@ -18,7 +18,6 @@ static const char *const cuda_conv_kernel_names[CUDA_CONV_KERNELS] = {
     "grad_weight_tf32",
     "grad_weight_channels_large",
     "grad_weight_channels_small",
-    "grad_weight_channels_tf32",
     "grad_weight_direct",
     "reduce",
     "sum_bias",

@@ -367,9 +367,9 @@ INFINIOP_COLD static inline void cuda_conv_plan_weight(const CudaConvProblem *pr
     if (conv->cout == 0 || columns == 0) return;
     const bool direct = conv->wide || conv->cout < CUDA_CONV_FEW_CHANNELS || columns < CUDA_CONV_FEW_CHANNELS;
     const bool across = !direct && conv->pixels_out < CUDA_CONV_SHORT_IMAGE;
-    a->by_channels = !direct && cuda_conv_is_by_channels(problem, conv);
     // A chain cannot go in tensor cores' steps: then a batch could not be cut anywhere. 16-bit sums cannot be anyway.
     const int arithmetic = cuda_conv_arithmetic(problem, problem->tf32 && !across && !direct);
+    a->by_channels = !direct && arithmetic != CUDA_CONV_TF32 && cuda_conv_is_by_channels(problem, conv);
     const bool chain = across && arithmetic != CUDA_CONV_16_BIT;
     a->units = cuda_conv_units(conv, across,
                                chain    ? CUDA_CONV_LINK
@@ -396,8 +396,10 @@ INFINIOP_COLD static inline void cuda_conv_plan_weight(const CudaConvProblem *pr
         else cost *= double(a->units.count);
         if (least >= 0 && cost >= least) continue;
         least = cost;
-        const int first = a->by_channels ? CUDA_CONV_WEIGHT_CHANNELS_LARGE : CUDA_CONV_WEIGHT_LARGE;
-        plan->kernel = direct ? int(CUDA_CONV_WEIGHT_DIRECT) : arithmetic == CUDA_CONV_TF32 ? first + 2 : first + small;
+        plan->kernel = direct                         ? int(CUDA_CONV_WEIGHT_DIRECT)
+                       : arithmetic == CUDA_CONV_TF32 ? int(CUDA_CONV_WEIGHT_TF32)
+                       : a->by_channels               ? CUDA_CONV_WEIGHT_CHANNELS_LARGE + small
+                                                      : CUDA_CONV_WEIGHT_LARGE + small;
         plan->tiles = tiles;
         a->mode = mode;
         a->rows = row_tiles * tile.rows, a->columns = direct ? columns : column_tiles * tile.columns;
