@@ -162,7 +162,8 @@ def exchanged(w, groups):
 def output_and_grad_input(x, w, stride=1, out=None, device="cuda", **keywords):
     """The output of x by w; and of x as a grad_output the grad_input, by w exchanged, so that it has as many sums. out:
     what it is added to."""
-    padding, dilation, groups = (keywords.get(name, value) for name, value in (("padding", 0), ("dilation", 1), ("groups", 1)))
+    padding, dilation, groups = ({"padding": 0, "dilation": 1, "groups": 1, **keywords}[name]
+                                 for name in ("padding", "dilation", "groups"))
     output = iop.conv._function(x, w, device=device, **keywords)
     space = [(n - 1) * stride + dilation * (k - 1) + 1 - 2 * p
              for n, k, p in zip(x.shape[2:], w.shape[2:], np.broadcast_to(padding, x.ndim - 2))]
@@ -247,7 +248,7 @@ def test_few_channels_of_the_result(channels, dtype, rng):
                     "stride": stride}
         old = output_and_grad_input(x, w, device="cpu", **keywords)[1]
         for lay, out in (np.array, None), (together, None), (np.array, old), (together, old):
-            results = [output_and_grad_input(lay(x), w, device=device, out=None if out is None else lay(out), **keywords)
+            results = [output_and_grad_input(lay(x), w, out=out if out is None else lay(out), device=device, **keywords)
                        for device in ("cuda", "cpu")]
             for got, want in zip(*results):
                 assert got.tobytes() == want.tobytes()

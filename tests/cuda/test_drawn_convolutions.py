@@ -17,7 +17,8 @@ def draw(rng):
         cin, cout = rng.choice(CHANNELS, 2)
         if rng.random() < 0.2:  # sums in parts
             cin, cout = rng.permutation([rng.integers(128, 400), rng.integers(8, 80)])
-        kernel, stride, dilation, padding = (rng.integers(low, high, axes) for low, high in ((1, 6), (1, 4), (1, 4), (0, 5)))
+        limits = (1, 6), (1, 4), (1, 4), (0, 5)
+        kernel, stride, dilation, padding = (rng.integers(low, high, axes) for low, high in limits)
         stride[rng.random() < 0.5] = 1
         size = rng.integers(1, 14 if rng.random() < 0.5 else 5, axes)
         out = (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
@@ -63,6 +64,7 @@ def test_drawn_geometries(dtype, block, on_emulation):
         results = []
         for device in ("cuda", "cpu"):
             out = tuple(laid(a, np.random.default_rng(seed)) for a in old) if accumulate else None
-            results.append(iop.conv_backward._function(g, x, w, out=out, accumulate=accumulate, device=device, **keywords))
+            results.append(iop.conv_backward._function(g, x, w, out=out, accumulate=accumulate, device=device,
+                                                       **keywords))
         for name, a, b in zip(results[0]._fields, *results):
             assert a.tobytes() == b.tobytes(), f"{name}, seed {seed}: {x_shape} {w_shape} {keywords}"
