@@ -202,7 +202,7 @@ INFINIOP_COLD static inline void cuda_conv_plan_parts(CudaConvInputPlan *plan, i
     if (plan->bytes < 0 || bytes < 0 || add_overflows(plan->slots_at, bytes, &plan->bytes)) plan->bytes = -1;
 }
 
-// The cheapest tiles; a thread per element, or per few, where they would be mostly empty.
+// Tiles of the size that takes less time, of whole sums or of parts.
 INFINIOP_COLD static inline void cuda_conv_plan_input_tiles(const CudaConvProblem *problem, CudaConvInputPlan *plan,
                                                             int arithmetic, int64_t pixels) {
     CudaConvGradInput *a = &plan->arguments;
@@ -230,7 +230,7 @@ INFINIOP_COLD static inline void cuda_conv_plan_input_tiles(const CudaConvProble
     }
 }
 
-// A thread for some pixels of a few channels.
+// A thread for some pixels of a few channels, which tiles would be mostly empty for.
 INFINIOP_COLD static inline void cuda_conv_plan_input_few(CudaConvInputPlan *plan, int64_t pixels) {
     CudaConvGradInput *a = &plan->arguments;
     plan->kernel = CUDA_CONV_INPUT_FEW;
@@ -274,8 +274,8 @@ INFINIOP_COLD static inline void cuda_conv_plan_input(const CudaConvProblem *pro
     cuda_conv_multiply(&plan->pack_blocks, a->rows / CUDA_CONV_PACK_ROWS);
     cuda_conv_multiply(&plan->pack_blocks, a->packed_taps);
     cuda_conv_multiply(&plan->pack_blocks, a->depth / CUDA_CONV_PACK_DEPTH);
-    const int64_t block_bytes =
-        CUDA_CONV_PACK_ROWS * CUDA_CONV_PACK_DEPTH * cuda_conv_item(problem);  // a multiple of CUDA_CONV_ALIGN
+    const int item = cuda_conv_item(problem);
+    const int64_t block_bytes = CUDA_CONV_PACK_ROWS * CUDA_CONV_PACK_DEPTH * item;  // a multiple of CUDA_CONV_ALIGN
     plan->packed_bytes = plan->bytes = plan->pack_blocks;
     plan->term_bytes = a->dense ? a->depth * int64_t(sizeof(CudaConvTerm)) : 0;
     cuda_conv_multiply(&plan->packed_bytes, block_bytes);
