@@ -2,7 +2,8 @@
 
 Every formula for one architecture; a cheap one, the two that take most registers, and the convolutions for all. Of the
 four dtypes a formula has two, and so have convolutions for other architectures than the one: what computes in float16
-takes the registers of bfloat16, and a formula in float32 fewer than in float64.
+takes the registers of bfloat16, but where tensor cores have float16 alone, and a formula in float32 fewer than in
+float64.
 """
 import re
 import subprocess
@@ -15,6 +16,7 @@ from infiniop_cy.core import _core
 from infiniop_cy.dtypes import STORAGE
 
 ONE = "90"
+FLOAT16_ALONE = "75"
 # A division that is rounded right is a function, around whose call ptxas may keep two to four registers on the stack,
 # though others are free.
 CALL = r"^(8|16) bytes stack frame, (4|8|16) bytes spill stores, (4|8|16|32) bytes spill loads$"
@@ -23,7 +25,7 @@ FOR_ALL = ("relu", "gelu_backward", "mish_backward", "conv")
 
 def is_chosen(name, dtype, target):
     if name == "conv":
-        return target == ONE or dtype in ("bfloat16", "float32")
+        return target in (ONE, FLOAT16_ALONE) or dtype in ("bfloat16", "float32")
     return (target == ONE or name in FOR_ALL) and dtype in ("bfloat16", "float64")
 
 

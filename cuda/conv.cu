@@ -61,10 +61,11 @@ extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_part
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_sum_parts(const CudaConvGradInput a) {
     sum_input_parts(a);
 }
-// The same without packed weights.
+// grad_input without packed weights: some channels of some pixels a thread
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK, 2) grad_input_few(const CudaConvGradInput a) {
     grad_input_few_channels(a);
 }
+// an element a thread
 extern "C" __global__ void __launch_bounds__(CUDA_CONV_BLOCK) grad_input_direct(const CudaConvGradInput a) {
     if (a.conv.wide) grad_input_elements<int64_t>(a);
     else grad_input_elements<int>(a);

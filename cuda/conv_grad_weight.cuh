@@ -211,16 +211,16 @@ INFINIOP_INLINE void reduce_elements(const CudaConvGradWeight &a) {
     const S *const slots = (const S *)a.slots + (group * a.rows + row) * a.columns;
     S *const total = (S *)a.total + (group * a.rows + row) * a.columns;
     T *out[many];
-    int64_t at[many];  // in the matrix; past the last column again the first one
+    int64_t at[many];  // in the matrix
     S sum[many];
 #pragma unroll
     for (int i = 0; i < many; i++) {
-        const int64_t column = first + i * step < columns ? first + i * step : first;
-        int64_t ci = column < columns ? column : 0, tap = take(ci, c.taps);
-        at[i] = a.by_channels ? tap * c.cin + ci : ci * c.taps + tap;
+        const int64_t column = first + i * step < columns ? first + i * step : 0;  // past the last, not written
+        int64_t ci = column, tap = take(ci, c.taps);
+        at[i] = a.by_channels ? tap * c.cin + ci : column;
         out[i] = (T *)v.data + channel * v.n;
         if (a.together) {
-            out[i] += ci * c.taps + tap;
+            out[i] += column;
         } else {
             int64_t k[3];
             for (int d = 2; d >= 0; d--) k[d] = take(tap, c.axis[d].kernel);

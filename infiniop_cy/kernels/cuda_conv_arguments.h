@@ -17,8 +17,8 @@ enum CudaConvTensor {
     CUDA_CONV_TENSORS
 };
 
-// The kernels of a module, which is compiled for one dtype. LARGE, SMALL and TF32, which follow each other, and DENSE
-// multiply tiles, see cuda_conv_tiles.
+// The kernels of a module, which is compiled for one dtype. LARGE, after which SMALL comes, TF32 and DENSE multiply
+// tiles, see cuda_conv_tiles.
 enum CudaConvKernel {
     CUDA_CONV_PACK_WEIGHT,
     CUDA_CONV_INPUT_LARGE,

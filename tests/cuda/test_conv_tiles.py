@@ -127,7 +127,7 @@ def test_few_channels_under_many_taps(channels, dtype, rng):
         keywords = {"stride": stride, "dilation": dilation, "padding": 2, "groups": groups}
         got, want = (iop.conv._function(x, w, device=device, **keywords) for device in ("cuda", "cpu"))
         assert got.tobytes() == want.tobytes()
-        back = np.swapaxes(w.reshape(groups, 9, *w.shape[1:]), 1, 2).reshape(groups * channels, 9, *kernel)
+        back = exchanged(w, groups)
         x = rng.integers(-3, 4, (2, 9 * groups, *space)).astype(dtype)
         g = rng.integers(-3, 4, iop.conv._function(x, back, device="cpu", **keywords).shape).astype(dtype)
         got, want = (iop.conv_backward._function(g, x, back, output_mask=(True, False, False), device=device,

@@ -208,7 +208,8 @@ INFINIOP_COLD static inline int cuda_conv_run_passes(const CudaConvRun *run, con
     };
     int code = 0;
     const bool of_input = data[CUDA_CONV_GRAD_INPUT], of_weight = data[CUDA_CONV_GRAD_WEIGHT];
-    if (of_input || data[CUDA_CONV_GRAD_BIAS]) code = copy(first, images.input, CUDA_CONV_GRAD_OUTPUT, false);
+    const bool of_first = of_input || data[CUDA_CONV_GRAD_BIAS];
+    if (of_first) code = copy(first, images.input, CUDA_CONV_GRAD_OUTPUT, false);
     if (!code && of_input) {
         const bool direct = input.kernel == CUDA_CONV_INPUT_DIRECT;
         const bool as_they_are = direct && (input.arguments.channels_innermost || input.arguments.conv.wide);
@@ -219,7 +220,8 @@ INFINIOP_COLD static inline int cuda_conv_run_passes(const CudaConvRun *run, con
     }
     if (!code && data[CUDA_CONV_GRAD_BIAS]) code = cuda_conv_run_bias(run, &first.problem, first.data);
     if (!code && of_weight) {
-        code = copy(second, images.weight, CUDA_CONV_GRAD_OUTPUT, false);
+        const bool is_packed = of_first && images.input[CUDA_CONV_GRAD_OUTPUT] == images.weight[CUDA_CONV_GRAD_OUTPUT];
+        if (!is_packed) code = copy(second, images.weight, CUDA_CONV_GRAD_OUTPUT, false);
         if (!code) code = copy(second, images.weight, CUDA_CONV_INPUT, false);
         cuda_conv_bind(&weight.arguments.conv, &second.problem, second.data);
         if (!code) code = cuda_conv_run_weight(run, &weight, workspace);

@@ -63,14 +63,13 @@ INFINIOP_COLD static inline CudaConvImages cuda_conv_images(const CudaConvProble
     const auto is_aligned = [=](int tensor) { return data && (uintptr_t)data[tensor] % CUDA_CONV_VECTOR_BYTES == 0; };
     const int tensors[] = {CUDA_CONV_GRAD_OUTPUT, CUDA_CONV_INPUT, CUDA_CONV_GRAD_INPUT};
     const bool planes_of_input[] = {tiles || sums || across, false, tiles};
-    const bool planes_of_weight[] = {sums, sums, false};
+    const bool is_summed[] = {sums, sums, false};  // by grad_weight
     for (int i = 0; i < 3; i++) {
         const int tensor = tensors[i];
         const bool neighbours = cuda_conv_channels_are_neighbours(problem, tensor);
         if (planes_of_input[i] && neighbours) images.input[tensor] = CUDA_CONV_PLANES;
-        if (planes_of_weight[i] && neighbours && !lines) images.weight[tensor] = CUDA_CONV_PLANES;
-        if (planes_of_weight[i] && lines && !(is_aligned(tensor) && cuda_conv_are_lines(problem, tensor)))
-            images.weight[tensor] = CUDA_CONV_LINES;
+        const bool suits_weight = lines ? is_aligned(tensor) && cuda_conv_are_lines(problem, tensor) : !neighbours;
+        if (is_summed[i] && !suits_weight) images.weight[tensor] = lines ? CUDA_CONV_LINES : CUDA_CONV_PLANES;
         if (images.input[tensor] || images.weight[tensor]) {
             int64_t *bytes = cuda_conv_is_outer(tensor) ? &images.outer_bytes : &images.inner_bytes;
             *bytes = cuda_conv_image_bytes(problem, tensor);

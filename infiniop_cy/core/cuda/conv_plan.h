@@ -222,7 +222,7 @@ INFINIOP_COLD static inline void cuda_conv_plan_input_tiles(const CudaConvProble
         if (small && !dense && cost >= least) break;
         least = cost;
         const int first = a->parts == 1 ? CUDA_CONV_INPUT_LARGE : CUDA_CONV_INPUT_PART_LARGE;
-        plan->kernel = dense ? int(CUDA_CONV_INPUT_DENSE) : tf32 ? first + 2 : first + small;
+        plan->kernel = dense ? int(CUDA_CONV_INPUT_DENSE) : tf32 ? int(CUDA_CONV_INPUT_TF32) : first + small;
         plan->blocks = blocks;
         plan->tile_columns = tile->columns;
         a->row_tiles = row_tiles, a->column_tiles = column_tiles;
