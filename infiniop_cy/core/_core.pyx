@@ -65,8 +65,10 @@ include "conv/amx_lines.pxi"        # ... those of grad_weight: operands packed 
 include "conv/amx_planes.pxi"       # ... and all others
 include "conv/amx_cut.pxi"          # ... and how they are cut into tasks
 include "conv/algorithms.pxi"       # the list, with a file for each
-include "conv/driver.pxi"           # chooses, plans, runs, explains
+include "conv/plan.pxi"             # chooses and plans
+include "conv/run.pxi"              # ... and runs
 include "conv/both_gradients.pxi"   # ... both gradients tile by tile
+include "conv/explain.pxi"          # what Python may ask
 
 include "cuda/elementwise.pxi"      # the same plans on a GPU
 include "cuda/conv.pxi"

@@ -1,4 +1,4 @@
-# What an algorithm is to the driver: a row of functions. algorithms.pxi lists the rows, driver.pxi asks them in turn.
+# What an algorithm is to the plan: a row of functions. algorithms.pxi lists the rows, plan.pxi asks them in turn.
 #
 # `accepts` and `order` see the geometry of one sample and nothing else, so neither the choice of an algorithm nor the
 # order of a sum can depend on the batch, the threads, the layout or an address. `block` sees those, and says how much
