@@ -471,6 +471,18 @@ def check_chosen(case, dtype, expected, rng):
     assert "workspace: " in text
 
 
+def test_groups_of_few_channels_that_lie_side_by_side_are_a_task(monkeypatch, rng, on_gpu):
+    """What lies between two cache lines is fetched once for the groups that share them; planes share none."""
+    if on_gpu:
+        pytest.skip("the algorithms are the CPU's")
+    case = ConvCase("few-channels-a-group", 2, 8, 64, 64, (14, 14), (3, 3), padding=1)
+    planes = make_case(case, "float32", rng)
+    pixels = [np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 1, -1)), -1, 1) for a in planes]
+    monkeypatch.setenv(FORCE, "grad_input:gemm")
+    assert "groups a task" in describe(case, pixels).explain()
+    assert "groups a task" not in describe(case, planes).explain()
+
+
 @pytest.mark.parametrize("name", CHOSEN)
 @each_dtype
 def test_chosen_algorithms(name, dtype, rng, on_gpu):

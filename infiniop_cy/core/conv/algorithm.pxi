@@ -142,3 +142,10 @@ cdef void check_canaries(const Scratch *scratch, const char *memory) noexcept no
 cdef bint nothing_to_prepare(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
     """Stand in for `prepare` where an algorithm shares nothing among its tasks."""
     return False
+
+
+cdef void explain_groups(int64_t together, char *text, size_t size) noexcept nogil:
+    """Add to what is explained how many groups a task takes side by side, if more than one."""
+    cdef size_t length = strlen(text)
+    if together > 1 and length < size:
+        snprintf(text + length, size - length, b"; %lld groups a task", <long long>together)

@@ -473,6 +473,7 @@ cdef void explain_input_amx(const SampleGeometry *sample, const SumOrder *order,
              <long long>own.tiling.extent[1], <long long>own.tiling.extent[2],
              <long long>(own.task_panels * AMX_SIDE), <long long>(own.panels * AMX_SIDE),
              b", which packs its weights" if own.late else b"")
+    explain_groups(own.together, text, size)
 
 
 cdef ConvAlgorithm input_amx() noexcept nogil:

@@ -267,6 +267,7 @@ cdef void explain_input_gemm(const SampleGeometry *sample, const SumOrder *order
              b"; pairs of bfloat16" if own.weights.ci.vnni else b"",
              b"; weights where they lie" if own.weights.ready else b"",
              b"; a row packed as a line" if own.lines else b"")
+    explain_groups(own.together, text, size)
 
 
 cdef ConvAlgorithm input_gemm() noexcept nogil:

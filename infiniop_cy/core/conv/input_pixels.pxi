@@ -365,6 +365,7 @@ cdef void explain_input_pixels(const SampleGeometry *sample, const SumOrder *ord
              <long long>own.tiling.extent[0], <long long>own.tiling.extent[1], <long long>own.tiling.extent[2],
              <long long>phase_count(sample), <long long>order.taps, <long long>order.channels,
              b"; pairs of bfloat16" if own.weights.ci.vnni else b"")
+    explain_groups(own.together, text, size)
 
 
 cdef ConvAlgorithm input_pixels() noexcept nogil:
