@@ -1,4 +1,4 @@
-# Runs a plan: the only loop over threads, the floating-point state and the workspace are here.
+# Runs a plan: gives units of work to the threads, each in a floating-point state of its own, and parts of the scratch.
 #
 # What is prepared and what is computed are rounds of one team of threads. A step that takes float32 as sums of bfloat16
 # computes the samples that pass the survey, and the way behind it the others.
