@@ -144,6 +144,7 @@ template <class Tile> INFINIOP_INLINE void write_part(InputBlock &block, const C
     const int64_t all = steps_of_tap<Tile>(a) * taps_of(block);
     int64_t first = all * block.part / a.parts;
     block.steps = int(all * (block.part + 1) / a.parts - first);
+    if (!block.steps) return;  // there may be no tap at all
     block.co = int(take(first, steps_of_tap<Tile>(a))) * Tile::depth;
     for (int d = 2; d >= 0; d--) block.tap[d] = int(take(first, block.axis[d].taps));
 }

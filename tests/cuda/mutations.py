@@ -31,7 +31,8 @@ CONV = ("tests/test_conv.py", "-k", KINDS)
 INPUT = ("tests/test_conv.py", "tests/cuda/test_conv_tiles.py", "-k", f"{KINDS} or no_padding and parts")
 FEW = ("tests/cuda/test_conv_tiles.py", "-k", "few_channels_of or no_padding and few")
 CHANNELS = ("tests/cuda/test_drawn_convolutions.py", "-k", "float16")
-PARTS = ("tests/cuda/test_conv_tiles.py", "-k", "sums_in_parts or no_padding and parts")
+PARTS = ("tests/cuda/test_conv_tiles.py", "-k", "sums_in_parts or no_padding and parts or no_tap_meets")
+SIGNS = ("tests/cuda/test_conv_tiles.py", "-k", "underflows")
 FORWARD = ("tests/test_conv_forward.py", "-k",
            "(test_exact or test_inf_and_nan) and float32 and (2d- or wide-3d) and not random or "
            "test_bits_do_not_depend_on_the_layout and float32")
@@ -71,11 +72,13 @@ REPLACEMENTS = [
     ("cuda/conv_grad_input.cuh", "co * v.channel - offset(v, term.back)", "co * v.channel", TERMS),
     ("cuda/conv_grad_input.cuh", "bool there = place < left;", "bool there = true;", TERMS),
     ("cuda/conv_grad_input.cuh", "co = block.co;", "co = 0;", PARTS),
+    ("cuda/conv_grad_input.cuh", "if (!block.steps) return;", "", PARTS),
     ("cuda/conv_grad_input.cuh", "find_nonfinite(nonfinite, a, block.group, block.row, rows);", "", PARTS),
     ("cuda/conv_grad_input.cuh", "column >= a.columns || at.n >= c.batch", "false", PARTS),
     ("cuda/conv_few_channels.cuh", "if (at.n >= c.batch) break;", "", FEW),
     ("cuda/conv_few_channels.cuh", "if (co == 0) pixels", "pixels", FEW),
     ("cuda/conv_few_channels.cuh", "nonfinite = 1;", "", FEW),
+    ("cuda/conv_grad_weight.cuh", "total[at[i]] + S(0)", "total[at[i]]", SIGNS),
     ("cuda/conv_grad_weight.cuh", "a.by_channels ? tap * c.cin + ci", "false ? 0", CHANNELS),
     ("cuda/conv_grad_weight.cuh", "p.start[0] != CONV_ABSENT && row < rows", "row < rows", CHANNELS),
     ("cuda/conv_grad_weight.cuh", "p.start[0] != CONV_ABSENT && row < rows", "p.start[0] != CONV_ABSENT", CHANNELS),

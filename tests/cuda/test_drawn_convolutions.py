@@ -21,6 +21,7 @@ def draw(rng):
         kernel, stride, dilation, padding = (rng.integers(low, high, axes) for low, high in limits)
         stride[rng.random() < 0.5] = 1
         size = rng.integers(1, 14 if rng.random() < 0.5 else 5, axes)
+        size[rng.random(axes) < 0.15] = 1
         out = (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
         pixels = max(int(size.prod()), int(out.prod()) if out.min() > 0 else 0)
         if out.min() > 0 and batch * groups * cin * cout * kernel.prod() * pixels <= PRODUCTS:
