@@ -6,7 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=$1 python=$2
 make .venv/test.stamp INFINIOP_CY_EMULATE_AVX512=1
-export INFINIOP_CY_ISA=avx512
+export INFINIOP_CY_ISA=avx512 OMP_WAIT_POLICY=passive
+"$python" -m pytest tests/test_special_values.py
 for direction in '' --forward; do
     "$python" tests/attack_conv.py --seeds 5000 5030 --jobs 2 $direction
 done

@@ -82,6 +82,18 @@ inline __m256i narrow_half(__m512 v) {
 
 inline int64_t to_integer(double x) { return x != x || fabs(x) >= 0x1p63 ? INT64_MIN : int64_t(nearbyint(x)); }
 
+// x 2^floor(n), rounded once. SIMDe's takes subnormal x for 0, which the CPU does where it is told to.
+template <class E> E scaled(E x, E n) {
+    if (n != n) return n;
+    return scalbln(x, long(floor(n < -9999 ? E(-9999) : n > 9999 ? E(9999) : n)));
+}
+template <class E, class V> V scale(V x, V n) {
+    Elements<E, V> values(x);
+    const Elements<E, V> exponents(n);
+    for (int i = 0; i < values.count; i++) values.of[i] = scaled(values.of[i], exponents.of[i]);
+    return values.vector();
+}
+
 template <class V> V not_modelled() { __builtin_trap(); }
 
 }  // namespace avx512_emulated
@@ -108,6 +120,8 @@ template <class V> V not_modelled() { __builtin_trap(); }
 #define _mm512_cvtps_pd(v) avx512_emulated::map<double, float, __m512d>(v, [](float x) { return double(x); })
 #define _mm512_cvtph_ps(h) avx512_emulated::widen_half(h)
 #define _mm512_cvtps_ph(v, mode) avx512_emulated::narrow_half(v)
+#define _mm512_scalef_ps(v, n) avx512_emulated::scale<float>(v, n)
+#define _mm512_scalef_pd(v, n) avx512_emulated::scale<double>(v, n)
 #define _mm512_extractf32x8_ps(v, number) avx512_emulated::half(v, number)
 #define _mm512_cmpeq_epi16_mask(a, b) \
     __mmask32(avx512_emulated::mask_where<uint16_t>(a, b, [](uint16_t x, uint16_t y) { return x == y; }))
