@@ -226,7 +226,7 @@ INFINIOP_INLINE void reduce_elements(const CudaConvGradWeight &a) {
             for (int d = 2; d >= 0; d--) k[d] = take(tap, c.axis[d].kernel);
             out[i] += ci * v.channel + offset(v, k);
         }
-        // A chain whose last product underflows is -0, but 0 where absent pixels follow, of which larger panels have more.
+        // A chain whose last product underflows is -0, but 0 where absent pixels follow, as more do in larger panels.
         sum[i] = a.from == CUDA_CONV_TENSOR  ? to_compute(*out[i])
                  : a.from == CUDA_CONV_TOTAL ? total[at[i]] + S(0)
                                              : S(0);
