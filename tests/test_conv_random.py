@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from test_conv import (
     ALGORITHMS,
     FORCE,
-    ISA,
     blanks,
     by_each_algorithm,
     check_same,
@@ -101,19 +100,25 @@ def test_exact_on_drawn_geometries(case, dtype, seed):
 
 # ---- bits
 
+# What all factors are multiplied with, as powers of 2, so that some sums are subnormal, which some instructions count
+# as 0, or that products underflow to 0 or -0.
+TINY_POWERS = {"float32": (-65, -75), "bfloat16": (-63, -75), "float64": (-520, -538)}
+
+
 def with_tiny_numbers(data, odds, rng):
-    """In float32, now and then a few so small that their sample (a weight: all of them) goes another way than its
-    neighbours where float32 is multiplied as sums of bfloat16. odds: against it, of each array. In bfloat16, now and
-    then all so small that some sums are subnormal, which some instructions count as 0; not with AMX, whose zeros have
-    not been compared so yet."""
-    if data[0].dtype == np.float32 and rng.integers(2):
+    """Now and then all so small that sums or products underflow. Or in float32 a few such that their sample (a weight:
+    all of them) goes another way than its neighbours where float32 is multiplied as sums of bfloat16. odds: against
+    it, of each array."""
+    dtype = data[0].dtype
+    if dtype == np.float32 and rng.integers(2):
         for array, against in zip(data, odds):
             if array.size and not rng.integers(against):
                 array.flat[rng.integers(array.size)] = 1e-30
-    elif data[0].dtype == dtype_of("bfloat16") and not rng.integers(3) and ISA != "amx":
+    elif dtype.name in TINY_POWERS and not rng.integers(3):
+        power = int(rng.choice(TINY_POWERS[dtype.name]))
         for array in data:
             if array is not None:
-                array *= array.dtype.type(2.0 ** (-126 if array.ndim == 1 else -63))
+                array *= dtype.type(2.0 ** (max(2 * power, -126) if array.ndim == 1 else power))
     return data
 
 
@@ -193,6 +198,81 @@ def test_one_pixel(case, dtype):
 def test_zeros_of_underflow_do_not_depend_on_the_layout():
     """Geometries whose odd rows once had -0 or 0 by what lay behind them."""
     check_seeds(check_layout, "bfloat16", (40229, 41081, 42741, 43141, 43717, 43789, 43925, 43941))
+
+
+@pytest.mark.parametrize(("dtype", "power"), [("float32", -100), ("float64", -600), ("bfloat16", -100)])
+def test_zeros_of_underflow_in_depthwise_layers_do_not_depend_on_the_layout(dtype, power):
+    """-0 by the last product that meets the image; behind it are those with padding, or none."""
+    lay, tiny = LAYOUTS["channels last"], 2.0 ** power
+    image = np.full((1, 32, 8, 8), tiny, dtype_of(dtype))
+    weight = np.zeros((32, 1, 3, 3), image.dtype)
+    for forward, row, column in (True, 0, 0), (False, 2, 2):
+        weight[...] = 0
+        weight[:, 0, row] = 1
+        weight[:, 0, 1, column] = -tiny
+        results = []
+        for place in np.array, lay:
+            out, placed = place(np.ones_like(image)), (place(image), weight)
+            if forward:
+                iop.conv(*placed, padding=1, groups=32, out=out)
+            else:
+                iop.conv_backward(place(image), *placed, padding=1, groups=32, output_mask=(True, False, False),
+                                  out=(out, None, None))
+            results.append(np.ascontiguousarray(out).tobytes())
+        assert results[0] == results[1]
+
+
+def gradients_of_weights(g, x, w, places=(np.array, LAYOUTS["channels last"]), threads=(1, 2, 4), old=None, **keywords):
+    """grad_weight, contiguous, of each layout of x and of grad_weight, by each number of threads."""
+    for of_x in places:
+        for of_weight in np.array, LAYOUTS["channels last"]:
+            for count in threads:
+                out = of_weight(np.zeros_like(w) if old is None else old.copy())
+                iop.conv_backward(g, of_x(x), w, output_mask=(False, True, False), out=(None, out, None),
+                                  num_threads=count, accumulate=old is not None, **keywords)
+                yield np.ascontiguousarray(out)
+
+
+def in_odd_rows(array):
+    """The same in rows that do not follow each other."""
+    room = np.zeros((*array.shape[:-1], array.shape[-1] + 1), array.dtype)
+    room[..., :-1] = array
+    return room[..., :-1]
+
+
+def test_subnormal_sums_of_several_tiles_do_not_depend_on_the_layout():
+    """Which an instruction that rounds would count as 0."""
+    g, x = np.zeros((2, 2, 32, 16, 16), dtype_of("bfloat16"))
+    x[0, 0, 8, 8], x[1, 0, 8, 8], g[:, 0, 8, 8] = 1.5 * 2.0**-63, -1.25 * 2.0**-63, 2.0**-63
+    w = np.zeros((32, 32, 3, 3), x.dtype)
+    assert len({a.tobytes() for a in gradients_of_weights(g, x, w, padding=1)}) == 1
+
+
+def test_an_inf_beside_sums_that_overflow_does_not_depend_on_threads():
+    """3e38 of each sample, and -inf of the second: added to the sum of both, which is inf, it would be NaN."""
+    x, g = np.zeros((2, 24, 56, 56), dtype_of("bfloat16")), np.zeros((2, 80, 56, 56), dtype_of("bfloat16"))
+    x[:, 0, 5, 5], g[:, 0, 5, 5], x[1, 0, 5, 20], g[1, 0, 5, 20] = 1, 3e38, -np.inf, 1
+    w = np.zeros((80, 24, 3, 3), x.dtype)
+    assert len({np.isnan(a).tobytes() for a in gradients_of_weights(g, x, w, padding=1)}) == 1
+
+
+def test_an_inf_before_products_that_overflow_does_not_depend_on_the_layout(monkeypatch):
+    """Rows of odd length, or one of all pixels, which is even."""
+    monkeypatch.setenv("INFINIOP_CY_CONV", "grad_weight:gemm")
+    g, x = np.zeros((2, 1, 64, 8, 9), dtype_of("bfloat16"))
+    x[0, 0, 0, :2], g[0, 0, 0, :2] = (np.inf, 3e38), (1, -3e38)
+    w = np.zeros((64, 64, 1, 1), x.dtype)
+    places = np.array, in_odd_rows, LAYOUTS["channels last"]
+    assert len({np.isnan(a).tobytes() for a in gradients_of_weights(g, x, w, places)}) == 1
+
+
+def test_the_zeros_of_sums_that_are_added_to_zeros(monkeypatch):
+    """-0, to which sums are added that underflow to it, with nothing behind them or a zero."""
+    monkeypatch.setenv("INFINIOP_CY_CONV", "grad_weight:gemm")
+    x = np.full((1, 64, 8, 9), -2.0**-70, dtype_of("bfloat16"))
+    w = np.zeros((64, 64, 1, 1), x.dtype)
+    places = np.array, in_odd_rows, LAYOUTS["channels last"]
+    assert len({a.tobytes() for a in gradients_of_weights(-x, x, w, places, old=-w)}) == 1
 
 
 @pytest.mark.parametrize("case", [ConvCase("left-out", 6, 1, 40, 24, (5, 5), (3, 3), 1, 1),

@@ -463,6 +463,21 @@ def test_largest_conv_stride(stride, padding):
         """)
 
 
+def test_padding_and_stride_past_63_bits(rng):
+    """The first window is all padding; where channels lie side by side, too."""
+    run_script("""
+        x, w = np.ones((1, 32, 8, 16), np.float32), np.ones((32, 1, 3, 3), np.float32)
+        last = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+        stride, padding = (2**62 + 3, 1), ((2**62, 100), (1, 1))
+        want = iop.conv(x, w, stride=stride, padding=padding, groups=32)
+        got = np.empty((1, 2, 16, 32), np.float32).transpose(0, 3, 1, 2)
+        iop.conv(last, w, stride=stride, padding=padding, groups=32, out=got)
+        assert not want[:, :, 0].any() and want[:, :, 1].any()
+        assert np.array_equal(got, want)
+        print("done")
+        """)
+
+
 def sparse(shape, strides):
     """float16 zeros at strides of gigabytes, in address space that takes memory only where it is touched."""
     size = 2 + sum((n - 1) * stride for n, stride in zip(shape, strides))

@@ -213,7 +213,7 @@ inline void multiply_amx(const AmxBatchReduce *steps, const void *a_, int64_t ro
     meanwhile.later.add();
 }
 
-// Sums of AMX are never subnormal, which this instruction counts as zeros.
+// Sums of AMX are never subnormal, which this instruction counts as zeros; those of several tiles may be.
 INFINIOP_DOT2 inline void narrow_rows_at_once(const char *from, int64_t from_row, char *to, int64_t to_row,
                                               int64_t rows, int64_t n) {
     for (; rows > 0; rows--, from += from_row, to += to_row) {
@@ -229,9 +229,27 @@ INFINIOP_DOT2 inline void narrow_rows_at_once(const char *from, int64_t from_row
     }
 }
 
+inline void convert_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t n) {
+    for (; rows > 0; rows--, from += from_row, to += to_row) convert<float, bfloat16>(from, 4, to, 2, n);
+}
+
 inline void narrow_rows(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t n) {
     if (infiniop_avx512_bf16) return narrow_rows_at_once(from, from_row, to, to_row, rows, n);
-    for (; rows > 0; rows--, from += from_row, to += to_row) convert<float, bfloat16>(from, 4, to, 2, n);
+    convert_rows(from, from_row, to, to_row, rows, n);
+}
+
+// Whether any of n sums, at most AMX_SIDE, of some rows of a panel is subnormal.
+inline bool some_are_subnormal(const char *from, int64_t rows, int64_t n) {
+    const __m512 least = _mm512_set1_ps(0x1p-126f), zero = _mm512_setzero_ps();
+    __mmask16 found = 0;
+    for (; rows > 0; rows--, from += 4 * AMX_SIDE)
+        for (int64_t i = 0; i < n; i += 16) {
+            const __mmask16 some = n - i < 16 ? __mmask16((1u << (n - i)) - 1) : __mmask16(0xFFFF);
+            const __m512 sums = _mm512_maskz_loadu_ps(some, from + 4 * i);
+            found |= _mm512_cmp_ps_mask(_mm512_abs_ps(sums), least, _CMP_LT_OQ) &
+                     _mm512_cmp_ps_mask(sums, zero, _CMP_NEQ_OQ);
+        }
+    return found;
 }
 
 inline void save_panels(const char *from, int64_t panel, char *to, int64_t to_row, int64_t rows, int64_t channels,
@@ -244,7 +262,9 @@ inline void save_panels(const char *from, int64_t panel, char *to, int64_t to_ro
         for (int64_t c = 0; c < channels; c += AMX_SIDE) {
             const char *at = from + c / AMX_SIDE * panel;
             const int64_t n = channels - c < AMX_SIDE ? channels - c : int64_t(AMX_SIDE);
-            if (bf16) narrow_rows(at, 4 * AMX_SIDE, pixels + 2 * c, row, some, n);
+            if (bf16 == AMX_BF16_SUBNORMAL && some_are_subnormal(at, some, n))
+                convert_rows(at, 4 * AMX_SIDE, pixels + 2 * c, row, some, n);
+            else if (bf16) narrow_rows(at, 4 * AMX_SIDE, pixels + 2 * c, row, some, n);
             else copy(at, 4 * AMX_SIDE, to + 4 * c, to_row, some, 4 * n);
         }
         if (bf16 && to_row == row) copy(pixels, 0, to, 0, 1, some * row);

@@ -1,7 +1,7 @@
 // AVX-512 on CPUs that have AVX2 only, to test its kernels, not to time them: SIMDe (github.com/simd-everywhere/simde)
 // puts functions in the place of Intel's intrinsics, and here are those that it lacks. Included before all else when
 // INFINIOP_CY_EMULATE_AVX512=1 (setup.py). What a mask excludes is neither read nor written, as by the CPU. Products of
-// bfloat16 (AVX512_BF16) are not modelled: such a CPU is taken to have none.
+// bfloat16 (AVX512_BF16) are there, too, which count subnormal numbers as 0, whatever the CPU is told.
 #pragma once
 #define SIMDE_ENABLE_NATIVE_ALIASES
 #include <math.h>
@@ -94,7 +94,31 @@ template <class E, class V> V scale(V x, V n) {
     return values.vector();
 }
 
-template <class V> V not_modelled() { __builtin_trap(); }
+inline float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
+inline float widened(uint16_t bits) {
+    const uint32_t word = uint32_t(bits) << 16;
+    float x;
+    memcpy(&x, &word, sizeof x);
+    return flushed(x);
+}
+inline uint16_t narrowed(float x) {
+    uint32_t word;
+    x = flushed(x);
+    memcpy(&word, &x, sizeof word);
+    if (x != x) return uint16_t(word >> 16 | 0x40);
+    return uint16_t((word + 0x7fff + (word >> 16 & 1)) >> 16);
+}
+
+// The upper product of each pair is added first, and both are as by a fused multiply-add.
+inline __m512 dot_bfloat16(__m512 sum, __m512i a, __m512i b) {
+    Elements<float, __m512> sums(sum);
+    const Elements<uint16_t, __m512i> x(a), y(b);
+    for (int i = 0; i < 32; i++) {
+        float &of = sums.of[i / 2];
+        of = flushed(fmaf(widened(x.of[i ^ 1]), widened(y.of[i ^ 1]), flushed(of)));
+    }
+    return sums.vector();
+}
 
 }  // namespace avx512_emulated
 
@@ -129,7 +153,7 @@ template <class V> V not_modelled() { __builtin_trap(); }
     __mmask16(avx512_emulated::mask_where<uint32_t>(a, b, [](uint32_t x, uint32_t y) { return !(x & y); }))
 #define _mm512_mask_cmpgt_epu32_mask(m, a, b) \
     __mmask16((m) & avx512_emulated::mask_where<uint32_t>(a, b, [](uint32_t x, uint32_t y) { return x > y; }))
-#define _mm512_dpbf16_ps(sum, a, b) avx512_emulated::not_modelled<__m512>()
-#define _mm512_cvtneps_pbh(v) avx512_emulated::not_modelled<__m256i>()
-#define _mm512_cvtne2ps_pbh(a, b) avx512_emulated::not_modelled<__m512i>()
+#define _mm512_dpbf16_ps(sum, a, b) avx512_emulated::dot_bfloat16(sum, a, b)
+#define _mm512_cvtneps_pbh(v) avx512_emulated::map<uint16_t, float, __m256i>(v, avx512_emulated::narrowed)
+#define _mm512_cvtne2ps_pbh(high, low) avx512_emulated::join<__m512i>(_mm512_cvtneps_pbh(low), _mm512_cvtneps_pbh(high))
 #define __m512bh __m512i

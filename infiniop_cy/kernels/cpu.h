@@ -73,8 +73,7 @@ inline CpuFeatures ask_cpu() {
         cpu.avx512_bf16 = cpu.avx512 && bit(a, 5);
     }
 #if defined(INFINIOP_EMULATED_AVX512)
-    cpu.avx512 = cpu.avx2;  // of avx512_emulated.h
-    cpu.avx512_bf16 = false;
+    cpu.avx512 = cpu.avx512_bf16 = cpu.avx2;  // of avx512_emulated.h
 #endif
 #if defined(INFINIOP_EMULATED_AMX)
     cpu.amx = cpu.avx512;  // of tiles.h, on what is then taken for one of Intel's cores

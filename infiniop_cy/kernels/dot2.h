@@ -102,7 +102,8 @@ INFINIOP_DOT2 void gemm_dot2(const BatchReduce *steps, const void *a_, const int
             float *to = c + i * c_row + j * 16;
             // A negative sum that is subnormal has become -0, and what is behind an odd row, times its 0, decides
             // whether it stays that: added to 0 it is 0, whatever is there.
-            _mm512_storeu_ps(to, _mm512_add_ps(accumulate ? _mm512_setzero_ps() : _mm512_loadu_ps(to), sum[i][j]));
+            const __m512 own = _mm512_add_ps(_mm512_setzero_ps(), sum[i][j]);
+            _mm512_storeu_ps(to, accumulate ? own : _mm512_add_ps(_mm512_loadu_ps(to), own));
         }
 }
 

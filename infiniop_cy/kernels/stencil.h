@@ -7,7 +7,8 @@
 namespace INFINIOP_ISA {
 namespace {
 
-// `many` pixels of a row: their sums stay in registers from tap to tap.
+// `many` pixels of a row: their sums stay in registers from tap to tap. One whose last product underflows is -0, and 0
+// where taps that meet zeros follow, which stencil_pixels.h leaves out: added to 0 it is 0 in either case.
 template <class V, int many>
 INFINIOP_INLINE void stencil_tile(const scalar<V> *from, int64_t from_pixel, const int64_t *at, const scalar<V> *weight,
                                   int64_t taps, scalar<V> *to, int64_t to_pixel, bool adding) {
@@ -22,7 +23,7 @@ INFINIOP_INLINE void stencil_tile(const scalar<V> *from, int64_t from_pixel, con
         for (int i = 0; i < many; i++) sum[i] = mul_add(factor, load<V>(here + i * from_pixel), sum[i]);
     }
 #pragma GCC unroll 8
-    for (int i = 0; i < many; i++) store(to + i * to_pixel, sum[i]);
+    for (int i = 0; i < many; i++) store(to + i * to_pixel, sum[i] + scalar<V>(0));
 }
 
 template <class V> void stencil(const StencilRows *r, const void *from_, const void *weight_, void *to_, int adding) {

@@ -31,7 +31,7 @@ INFINIOP_INLINE void add_pixel_line(const PixelsPart<T> &part, const PixelLine &
 #pragma GCC unroll 4
         for (int j = 0; j < side; j++) factor[k][j] = load<V>(part.weight + j * part.r->weights + k * count);
     const uint64_t row = part.y >= line.first_row && part.y < line.end_row ? uint64_t(part.r->row) : 0;
-    if (edge && !row) return;  // a sum of zeros and finite factors' products with zeros is what it was
+    if (edge && !row) return;  // with zeros only a sum's sign of zero changes
     const int64_t step = part.r->step, first = line.pixel + part.x * step, apart = part.r->from_pixel;
     from += line.at;
 #pragma GCC unroll 12
@@ -73,7 +73,8 @@ INFINIOP_INLINE void pixels_tile(PixelsPart<T> part, const char *from, const sca
         if (edge && i >= wanted) break;
 #pragma GCC unroll 4
         for (int j = 0; j < side; j++) {
-            const V result = bias ? sum[i][j] + load<V>(bias + j * count) : sum[i][j];
+            const V total = sum[i][j] + scalar<V>(0);  // without -0; see stencil.h
+            const V result = bias ? total + load<V>(bias + j * count) : total;
             T *at = (T *)to + j * count;
             if (!whole) narrow_some<T>((char *)at, result, int(part.channels < count ? part.channels : count));
             else if (past) narrow_past<T>((char *)at, result);

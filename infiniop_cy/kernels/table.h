@@ -202,6 +202,7 @@ enum { AMX_SIDE = 32, AMX_STEPS = 32 };  // rows and columns of one call at most
 enum { AMX_PANELS_COLUMNS = 1024 };      // of several panels that are saved together, at most
 
 // What becomes of a product: it replaces what is there, its products are added to that one by one, or their sum.
+enum { AMX_BF16_SUBNORMAL = 2 };
 enum AmxSums { AMX_SET, AMX_ADD_PRODUCTS, AMX_ADD_SUM };
 
 // bfloat16 by AMX. Null where the instruction set has none; to be called where infiniop_amx().
@@ -213,6 +214,7 @@ struct AmxKernels {
     void (*narrow_rows)(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows, int64_t n);
     // Rows of AMX_SIDE sums that follow each other, of at most AMX_PANELS_COLUMNS columns in all, `panel` bytes from
     // panel to panel, to rows of float32 (or bf16) to_row bytes apart. past: past the caches, as StreamKernel does.
+    // bf16: AMX_BF16_SUBNORMAL where sums may be subnormal, which AMX's own are not.
     void (*save_panels)(const char *from, int64_t panel, char *to, int64_t to_row, int64_t rows, int64_t channels,
                         int bf16, int past);
     // Products of several panels of b, `panel` bytes from one to the next, saved as by save_panels AMX_SIDE rows at a

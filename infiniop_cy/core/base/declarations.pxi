@@ -171,7 +171,7 @@ cdef extern from "../kernels/table.h" nogil:
         int64_t b_part
         AmxAhead ahead
     enum:
-        AMX_SIDE, AMX_STEPS, AMX_PANELS_COLUMNS
+        AMX_SIDE, AMX_STEPS, AMX_PANELS_COLUMNS, AMX_BF16_SUBNORMAL
     enum AmxSums:
         AMX_SET, AMX_ADD_PRODUCTS, AMX_ADD_SUM
     ctypedef struct AmxKernels:

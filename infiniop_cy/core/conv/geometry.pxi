@@ -38,7 +38,7 @@ cdef int64_t ceil_div(int64_t n, int64_t of) noexcept nogil:
 
 cdef int64_t floor_div(int64_t a, int64_t b) noexcept nogil:
     """Divide, rounding down also where a < 0."""
-    return a // b if a >= 0 else -((b - 1 - a) // b)
+    return a // b if a >= 0 else -(-(a + 1) // b + 1)
 
 
 cdef int64_t round_up(int64_t n, int64_t to) noexcept nogil:

@@ -225,10 +225,10 @@ cdef void multiply_amx_taps(const ConvRun *run, const WeightAmxTask *t, const ch
 
 
 cdef bint saves_panels(const ConvRun *run) noexcept nogil:
-    """Say whether a task's sums are rows of grad_weight, panel beside panel: input channels lie side by side. Those
-    that were added to what was there may be subnormal, and float16 has no such kernel."""
+    """Say whether a task's sums are rows of grad_weight, panel beside panel: input channels lie side by side, and not
+    float16's, for which there is no such kernel."""
     return run.problem.view[CONV_GRAD_WEIGHT].channel == itemsize_of(run.sample.dtype) \
-        and run.sample.dtype != DTYPE_F16 and not run.problem.accumulate
+        and run.sample.dtype != DTYPE_F16
 
 
 cdef void save_amx_panels(const ConvRun *run, const WeightAmxTask *t) noexcept nogil:
@@ -241,7 +241,8 @@ cdef void save_amx_panels(const ConvRun *run, const WeightAmxTask *t) noexcept n
         for tap in range(sample.taps):
             kernels.amx.save_panels(t.sums + (c // AMX_SIDE * sample.taps + tap) * pitch, sample.taps * pitch,
                                     weights + c * w.channel + tap_offset(sample, w, tap), w.n, t.cos,
-                                    min(<int64_t>AMX_PANELS_COLUMNS, t.cis - c), sample.dtype == DTYPE_BF16, False)
+                                    min(<int64_t>AMX_PANELS_COLUMNS, t.cis - c),
+                                    AMX_BF16_SUBNORMAL if sample.dtype == DTYPE_BF16 else 0, False)
         c += AMX_PANELS_COLUMNS
 
 
@@ -406,23 +407,35 @@ cdef int task_pairs(const ConvRun *run, const WeightAmxTask *t, const InputBlock
                           min(own.at_once * AMX_SIDE, t.cis - panel * AMX_SIDE), fresh, odd, panel > 0, to, t.scratch)
 
 
+cdef void add_nonfinite_panel(const ConvRun *run, const WeightAmxTask *t, const Box *tile, int64_t panel,
+                              int64_t count, int found, const WeightSums *panel_sums) noexcept nogil:
+    """Add the products with inf and NaN that packing has found, NONFINITE_..., and replaced, to a panel's sums."""
+    cdef WeightSums sums = panel_sums[0]
+    cdef int64_t c
+    for c in range(count if found else 0):
+        sums.data = panel_sums.data + c * 4
+        add_nonfinite_products(run.problem, tile, t.ci_from + panel * AMX_SIDE + c, 0, run.sample.taps, found, &sums)
+
+
 cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t number, const BiasShare *bias, bint keeping,
                        InputBlock *block) noexcept nogil:
     """Add the products of the tile of that number to a task's sums, and its pixels to grad_bias, or (keeping) begin
-    both with them; return False if there are fewer tiles. block: that of the tile before."""
+    both with them; return False if there are fewer tiles. block: that of the tile before. inf and NaN that are added
+    apart come before the tile's sum, where that is added to one of others, as where tiles are joined."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
-    cdef int64_t taps = sample.taps, p, c, count
+    cdef int64_t p, count
     cdef char *sums = t.sums
     cdef const char *g
     cdef const char *pairs
     cdef bint odd, fresh, setting = keeping or (number == 0 and begins_with_tile(run))
+    cdef bint before = not keeping and not run.order.accumulate
     cdef int nonfinite_input = 0, nonfinite_output
     cdef Box tile
     cdef WeightSums nonfinite_sums
     cdef Prefetch prefetch
     if not next_amx_tile(run, &own.tiles, number, t.group, t.co_from - t.group * sample.cout, t.cos,
-                         t.panels * taps, &tile, block, &fresh, &prefetch):
+                         t.panels * sample.taps, &tile, block, &fresh, &prefetch):
         return False
     nonfinite_sums.group, nonfinite_sums.co_from = t.group, t.co_from - t.group * sample.cout
     nonfinite_sums.cos, nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = t.cos, t.row // 4, t.tap // 4
@@ -435,11 +448,12 @@ cdef bint sum_amx_tile(const ConvRun *run, const WeightAmxTask *t, int64_t numbe
     for p in range(t.panels):
         count = min(<int64_t>AMX_SIDE, t.cis - p * AMX_SIDE)
         nonfinite_input = task_pairs(run, t, block, &tile, p, fresh, odd, nonfinite_input, &pairs)
+        nonfinite_sums.data = sums
+        if before:
+            add_nonfinite_panel(run, t, &tile, p, count, nonfinite_output | nonfinite_input, &nonfinite_sums)
         multiply_amx_taps(run, t, g, pairs, count, amx_depth(&tile, block), sums, setting, &prefetch)
-        for c in range(count if nonfinite_output | nonfinite_input else 0):
-            nonfinite_sums.data = sums + c * 4
-            add_nonfinite_products(run.problem, &tile, t.ci_from + p * AMX_SIDE + c, 0, taps,
-                                   nonfinite_output | nonfinite_input, &nonfinite_sums)
+        if not before:
+            add_nonfinite_panel(run, t, &tile, p, count, nonfinite_output | nonfinite_input, &nonfinite_sums)
         sums += t.panel
     return True
 

@@ -232,5 +232,5 @@ cdef bint pack_pair_rows(const ConvRun *run, WeightTile *t, const Box *tile, Bat
         numbers = pack_pair_lines(run, t, &pairs, pitch, steps)
     else:
         numbers = pack_pair_planes(run, t, &pairs, steps)
-    # inf and NaN must not meet the zero of an odd row.
-    return pairs.tile.extent[2] % 2 and kernels.vnni.replace_nonfinite(t.input, numbers)
+    # inf and NaN must not meet the zero of an odd row; whether there is one in this layout must not show.
+    return tile.extent[2] % 2 and kernels.vnni.replace_nonfinite(t.input, numbers)

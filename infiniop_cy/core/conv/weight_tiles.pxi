@@ -353,20 +353,30 @@ cdef void plan_weight_prefetch(const ConvRun *run, const WeightTile *t, int64_t 
 
 cdef void sum_weight_tile(const ConvRun *run, WeightTile *t, const Box *tile, int64_t next_tile,
                           PackRows pack_rows) noexcept nogil:
-    """Add the products of a tile to a task's sums, and ask for the tile of that number meanwhile."""
+    """Add the products of a tile to a task's sums, and ask for the tile of that number meanwhile. inf and NaN that are
+    added apart come where they do if the tile has but one sample, which may be so in another layout; and, to a sum of
+    tiles, before this one's, as where those are joined (weight_parts.pxi)."""
     cdef bint nonfinite
     cdef Prefetch prefetch[2]
     cdef BatchReduce steps
     cdef WeightTile of_group
+    cdef Box one = tile[0]
     steps.a_ahead = steps.b_ahead = 0
     nonfinite = pack_rows(run, t, tile, &steps)
+    if nonfinite and tile.samples > 1:
+        one.samples = 1
+        for one.n in range(tile.n, tile.n + tile.samples):
+            sum_weight_tile(run, t, &one, next_tile, pack_rows)
+        return
     repeat_last(t.indirection, t.rows)
     pack_output_columns(run, t, tile, &steps)
     plan_weight_prefetch(run, t, next_tile, prefetch)
     of_group = t[0]
     while of_group.groups:
+        if nonfinite and not t.chains:
+            add_nonfinite_rows(run, &of_group, tile)
         multiply_columns(run, &of_group, tile, &steps, prefetch)
-        if nonfinite:
+        if nonfinite and t.chains:
             add_nonfinite_rows(run, &of_group, tile)
         next_weight_group(run, &of_group)
 
