@@ -181,6 +181,15 @@ def test_calculate_errors(handle):
             (iop.BadTensorDtype, "grad_output has dtype float64", (out, ones, np.ones(8))),
             (iop.BadTensorShape, "reaches beyond its memory", (out, ones[:4], ones)),
             (iop.BadTensorStrides, "input has strides", (out, np.ones(16, np.float32)[::2], ones)),
+            (iop.BadTensorStrides, "memory without gaps", (np.full((8, 2), 7, np.float32)[:, :1], ones, ones)),
+            (iop.BadTensorStrides, "memory without gaps", (out, np.ones((8, 2), np.float32)[:, :1], ones)),
+            (iop.BadTensorStrides, "memory without gaps", (out, np.broadcast_to(ones, (2, 8)), ones)),
+            (iop.BadTensorStrides, "input has strides", (out, np.ones(16, np.uint32)[::2], ones)),
+            (iop.BadTensorDtype, "dtype >f4", (out, ones.astype(">f4"), ones)),
+            (iop.BadTensorDtype, "dtype int32", (out, np.arange(8, dtype=np.int32), ones)),
+            (iop.BadTensorDtype, "dtype bfloat16", (out, np.ones(16, dtype_of("bfloat16")), ones)),
+            (iop.BadTensorDtype, "dtype object", (out, np.full(8, None), ones)),
+            (iop.BadTensorDtype, "input has dtype", (out, np.zeros(8, "f4,f4"), ones)),
             (iop.BadParam, "input is -1, expected an address", (out, -1, ones)),
             (iop.BadParam, "expected an address", (out, ones, 2**64)),
             (TypeError, "expected an array or an address", (out, "data", ones)),
@@ -189,6 +198,16 @@ def test_calculate_errors(handle):
         with pytest.raises(exception, match=message):
             calculate(op, None, *arguments)
         np.testing.assert_array_equal(buffer, 7)
+    halves = T((8,), "float16")
+    with iop.ReluBackwardDescriptor(handle, halves, halves, halves) as op16:
+        wide, wrong = np.ones(8, np.float16), np.ones(8, dtype_of("bfloat16"))
+        for arguments in (wrong, wide, wide), (wide, wrong, wide), (wide, wide, wrong):
+            with pytest.raises(iop.BadTensorDtype, match="dtype bfloat16"):
+                calculate(op16, None, *arguments)
+        for dtype in np.uint16, np.int16, "V2", np.uint8:  # as bits, which have no dtype
+            result = np.zeros(8, np.float16)
+            calculate(op16, None, result.view(dtype), wide.view(dtype), wide)
+            np.testing.assert_array_equal(result, 1)
     interleaved = np.zeros(16, np.float32)  # every other element: no byte in common
     with iop.ReluBackwardDescriptor(handle, *[T((8,), "float32", (2,))] * 2, t) as strided:
         calculate(strided, None, interleaved[::2], interleaved[1::2], ones)
@@ -198,6 +217,14 @@ def test_calculate_errors(handle):
         op.calculate(None, out, ones, ones)
     with pytest.raises(iop.NullPointer, match="used after destroy"):
         op.workspace_size  # noqa: B018
+
+
+def test_masked_input(handle, on_gpu):
+    if on_gpu:
+        pytest.skip("arrays that the tests put there have no mask")
+    t, ones = T((3,), "float32"), np.ones(3, np.float32)
+    with iop.ReluBackwardDescriptor(handle, t, t, t) as op, pytest.raises(TypeError, match="input is a MaskedArray"):
+        op.calculate(None, ones.copy(), np.ma.masked_array(ones), ones)
 
 
 def test_handle():

@@ -118,8 +118,30 @@ cdef char *address_in(object value, str op, str name) except? NULL:
     return <char *><uintptr_t>number
 
 
+cdef bint is_storage(object dtype, const Tensor *described):
+    """Tell whether an array of that dtype, another one, may hold the bits of what is described: unsigned integers or
+    unnamed bytes of the same size, int16, which other libraries have for 16 bits, or single bytes."""
+    cdef int64_t size = itemsize_of(described.dtype)
+    if described.dtype < DTYPE_F16 or dtype.num >= 256 or dtype.names is not None or not dtype.isnative:
+        return False
+    if dtype.itemsize == 1 or dtype.itemsize == size == 2:
+        return dtype.kind in "uiV"
+    return dtype.itemsize == size and dtype.kind in "uV"
+
+
+cdef bint is_dense(const Tensor *t, int64_t itemsize, int64_t low, int64_t high):
+    """Tell whether elements fill the bytes from low to high, each once."""
+    cdef int d
+    for d in range(t.ndim):
+        itemsize *= t.shape[d]  # fits: the array is in memory
+        if t.shape[d] > 1 and t.strides[d] == 0:
+            return False
+    return itemsize == high - low
+
+
 cdef char *address_of(object value, const Tensor *described, bint written, str op, str name) except? NULL:
-    """Return the address in an array or integer, NULL for None and 0. An array must hold all that is described."""
+    """Return the address in an array or integer, NULL for None and 0. An array must hold all that is described, as that
+    is described: in the same shape with the same strides, or in another one without gaps."""
     cdef int64_t low, high, array_low, array_high
     cdef Tensor actual
     cdef bint same
@@ -130,13 +152,15 @@ cdef char *address_of(object value, const Tensor *described, bint written, str o
         return address_in(value, op, name)
     if written:
         output_array(value, op, name)
+    elif is_refused_subclass(value):
+        raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a plain ndarray")
     fill_tensor(&actual, value)
-    if actual.dtype != described.dtype and not (value.dtype.kind in "uiV" and described.dtype >= DTYPE_F16):
+    if (actual.dtype != described.dtype or not value.dtype.isnative) and not is_storage(value.dtype, described):
         raise status.BadTensorDtype(f"{op}: {name} has dtype {value.dtype}, its descriptor another one")
-    same = actual.ndim == described.ndim
+    same = actual.ndim == described.ndim and value.itemsize == itemsize_of(described.dtype)
     for d in range(actual.ndim):
         same = same and actual.shape[d] == described.shape[d]
-    if same and actual.dtype == described.dtype and has_elements(&actual):  # strides of no elements say nothing
+    if same and has_elements(&actual):  # strides of no elements say nothing
         for d in range(actual.ndim):
             if actual.shape[d] > 1 and actual.strides[d] != described.strides[d]:
                 raise status.BadTensorStrides(f"{op}: {name} has strides of {value.strides} bytes, "
@@ -145,6 +169,9 @@ cdef char *address_of(object value, const Tensor *described, bint written, str o
     tensor_extent(actual.ndim, actual.shape, actual.strides, value.itemsize, &array_low, &array_high)
     if low < array_low or high > array_high:
         raise status.BadTensorShape(f"{op}: {name} has shape {value.shape}, its descriptor reaches beyond its memory")
+    if not same and high > low and not is_dense(&actual, value.itemsize, array_low, array_high):
+        raise status.BadTensorStrides(f"{op}: {name} has shape {value.shape} and strides of {value.strides} bytes, "
+                                      f"its descriptor another shape, for which memory without gaps is needed")
     return actual.data
 
 
