@@ -11,6 +11,7 @@ cdef enum:
     FOR_ALL = 7            # the gradients
     FOR_OUTPUT = 16        # the forward convolution, which runs as a grad_input (forward.pxi)
     FOR_FOLDED_TAPS = 32   # ... and that of taps which count as channels: they are no channels of the tensor
+    FOR_FAR_PIXELS = 64    # ... whose pixels may lie anywhere
 
     CONV_ALIGN = 64           # bytes; every piece of scratch starts on a cache line
     CONV_ALIGN_ELEMENTS = 16  # floats of a cache line
@@ -81,6 +82,9 @@ cdef bint is_accepted(const SampleGeometry *sample, const ConvAlgorithm *algorit
     mode nor raise flags. What does not say that it knows folded taps is not asked about them."""
     cdef uint64_t float_state
     cdef bint accepted
+    if sample.far and not algorithm.gradients & FOR_FAR_PIXELS:
+        why[0] = b"a stride, padding or the reach of the taps is so large that its products would not fit 63 bits"
+        return False
     if sample.folded > 1 and not algorithm.gradients & FOR_FOLDED_TAPS:
         why[0] = b"taps count as channels, which it would take for the tensor's"
         return False
@@ -101,7 +105,7 @@ cdef void book(Scratch *scratch, int name, int64_t count, int64_t item) noexcept
     """Make room for `count` elements of `item` bytes under a name."""
     cdef int64_t bytes
     scratch.at[name] = scratch.bytes
-    if mul_overflows(count, item, &bytes) or bytes > MAX_SCRATCH or scratch.bytes > MAX_SCRATCH:
+    if count < 0 or mul_overflows(count, item, &bytes) or bytes > MAX_SCRATCH or scratch.bytes > MAX_SCRATCH:
         scratch.too_large = True
         return
     scratch.size[name] = round_up(bytes, CONV_ALIGN)

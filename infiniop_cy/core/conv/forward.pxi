@@ -107,7 +107,7 @@ cdef bint folding_pays(const SampleGeometry *sample) noexcept nogil:
     """Say whether there are so few input channels that taps had better be channels, too, and outputs enough to share
     them."""
     cdef const ConvAxis *axis = &sample.axis[2]
-    return sample.groups == 1 and 1 <= sample.cin <= FOLD_CHANNELS and sample.cout >= FOLD_OUTPUTS \
+    return not sample.far and sample.groups == 1 and 1 <= sample.cin <= FOLD_CHANNELS and sample.cout >= FOLD_OUTPUTS \
         and 1 < axis.kernel <= (FOLD_LONG_TAPS if sample.cin <= FOLD_LONG_CHANNELS else FOLD_TAPS) \
         and sample.pixels_out > FOLD_PIXELS \
         and axis.size_out >= (FOLD_ROW if axis.stride < axis.kernel else FOLD_PATCHES)

@@ -73,8 +73,9 @@ cdef void order_input_col2im(const SampleGeometry *sample, SumOrder *order) noex
 
 cdef bint accepts_input_col2im(const SampleGeometry *sample, const char **why) noexcept nogil:
     cdef const ConvAxis *axis = &sample.axis[col2im_axis(sample)]
+    cdef int64_t begins_apart = min(axis.stride, axis.size_in) * (sample.pixels_in // axis.size_in)
     if col2im_slabs(sample) > 1 and ((axis.kernel - 1) * axis.dilation >= axis.stride
-                                     or axis.stride * (sample.pixels_in // axis.size_in) > COL2IM_MAX_PLANE):
+                                     or begins_apart > COL2IM_MAX_PLANE):
         why[0] = b"the image is too large"
         return False
     if not col2im_pays(sample):
@@ -127,7 +128,8 @@ cdef int64_t slab_plane(const SampleGeometry *sample, const InputCol2im *own) no
     cdef const ConvAxis *axis = &sample.axis[own.axis]
     if own.slabs == 1:
         return max(<int64_t>1, sample.pixels_in)
-    return ceil_div(sample.pixels_in, own.slabs) + axis.stride * (sample.pixels_in // axis.size_in)  # they begin at one
+    return ceil_div(sample.pixels_in, own.slabs) \
+        + min(axis.stride, axis.size_in) * (sample.pixels_in // axis.size_in)  # they begin at one
 
 
 cdef void cut_slabs(const SampleGeometry *sample, int64_t slabs, InputCol2im *own) noexcept nogil:
@@ -173,7 +175,7 @@ cdef void block_input_col2im(const ConvProblem *problem, const SumOrder *order, 
     own.cis = max(<int64_t>1, min(sample.cin, COL2IM_PLANES // (own.samples * plane)))
     if own.channels_last and 2 * own.cis > sample.cin:
         own.cis = sample.cin
-    least = min(own.cis, least)
+    least = max(<int64_t>1, min(own.cis, least))
     if threads > 1 and own.channels_last:
         cut_slabs_for_tasks(problem, 4 * threads, own)
     while threads > 1 and own.cis > least and col2im_tasks(problem, own) < 4 * threads:

@@ -127,7 +127,7 @@ cdef void explain_input_taps(const SampleGeometry *sample, const SumOrder *order
 
 cdef ConvAlgorithm input_taps() noexcept nogil:
     cdef ConvAlgorithm row
-    row.name, row.gradients = b"grad_input:taps", FOR_GRAD_INPUT
+    row.name, row.gradients = b"grad_input:taps", FOR_GRAD_INPUT | FOR_FAR_PIXELS
     row.accepts, row.order, row.block = accepts_input_taps, order_input_taps, block_input_taps
     row.prepare, row.task, row.explain = prepare_input_weights, input_taps_task, explain_input_taps
     return row

@@ -11,7 +11,7 @@ cdef void begin_sending(const char *data, char *to, int64_t bytes, int64_t calls
     cdef int64_t head = min(bytes, round_up(<int64_t>(<uintptr_t>to), CONV_ALIGN) - <int64_t>(<uintptr_t>to))
     memcpy(to, data, head)
     unsent.data, unsent.to, unsent.bytes = data + head, to + head, bytes - head
-    unsent.share = round_up(ceil_div(unsent.bytes, calls), CONV_ALIGN)
+    unsent.share = round_up(ceil_div(unsent.bytes, max(<int64_t>1, calls)), CONV_ALIGN)
 
 
 cdef void send(Unsent *unsent, int64_t bytes) noexcept nogil:

@@ -1,7 +1,7 @@
 # The output of a convolution, by grad_input's algorithms on the problem with exchanged roles (forward.pxi).
 
 cdef ConvAlgorithm as_output(ConvAlgorithm row, const char *name, int folded=0) noexcept nogil:
-    """Let a row of grad_input compute the output. folded: FOR_FOLDED_TAPS, or 0."""
+    """Let a row of grad_input compute the output. folded: FOR_FOLDED_TAPS or FOR_FAR_PIXELS, or 0."""
     row.name, row.gradients = name, FOR_OUTPUT | folded
     return row
 
@@ -31,4 +31,4 @@ cdef ConvAlgorithm output_gemm() noexcept nogil:
 
 
 cdef ConvAlgorithm output_taps() noexcept nogil:
-    return as_output(input_taps(), b"output:taps", FOR_FOLDED_TAPS)
+    return as_output(input_taps(), b"output:taps", FOR_FOLDED_TAPS | FOR_FAR_PIXELS)

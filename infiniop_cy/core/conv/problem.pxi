@@ -61,6 +61,10 @@ ctypedef struct ConvView:
     int64_t group                 # of weights: from group to group
 
 
+cdef enum:
+    FAR_PIXELS = 1 << 30  # times channels and bytes, this fits 63 bits
+
+
 # How the block of pixels that taps read is taken from its tensor along an axis. The output of a convolution with a
 # stride reads its input by classes of taps, k % classes, each a block of pixels `step` apart (forward.pxi); all else
 # reads one block of neighbours.
@@ -81,6 +85,7 @@ ctypedef struct SampleGeometry:
     bint forward                  # the output's problem, as that of a grad_input (forward.pxi)
     int64_t folded, fold_step     # taps along the last axis that count as channels, and pixels from one to the next
     int64_t pixels_in, pixels_out, taps
+    bint far                      # whether pixels under taps may lie FAR_PIXELS apart or outside
     int64_t lanes                 # elements of the compute type in a vector
     bint dot2                     # bfloat16 by AVX512_BF16, two products an instruction
     int64_t parts                 # bfloat16 whose sum an element is to AMX; 0 where there is no AMX
@@ -274,7 +279,11 @@ cdef void sample_geometry(const ConvSpec *spec, Tensor **tensors, SampleGeometry
         axis.stride = spec.stride[e] if e >= 0 else 1
         axis.before = spec.before[e] if e >= 0 else 0
         axis.dilation = spec.dilation[e] if e >= 0 else 1
+        if axis.size_out == 1:  # whose stride nothing takes
+            axis.stride = min(axis.stride, <int64_t>FAR_PIXELS)
         conv_axis_derive(axis)
+        sample.far = sample.far or axis.stride > FAR_PIXELS or axis.before > FAR_PIXELS \
+            or (axis.kernel - 1) * axis.dilation > FAR_PIXELS
         sample.source[d].classes = sample.source[d].step = 1
         sample.pixels_in *= axis.size_in
         sample.pixels_out *= axis.size_out

@@ -65,7 +65,7 @@ cdef void explain_weight_im2col(const SampleGeometry *sample, const SumOrder *or
 
 cdef ConvAlgorithm weight_im2col() noexcept nogil:
     cdef ConvAlgorithm row
-    row.name, row.gradients = b"grad_weight:im2col", FOR_GRAD_WEIGHT
+    row.name, row.gradients = b"grad_weight:im2col", FOR_GRAD_WEIGHT | FOR_FAR_PIXELS
     row.accepts, row.order, row.block = accepts_weight_im2col, order_weight_pixels, block_weight_im2col
     row.prepare, row.task, row.explain = prepare_weight_im2col, weight_im2col_task, explain_weight_im2col
     return row
