@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The kernels of AVX-512 and AMX on CPUs without them, by SIMDe's functions in the place of instructions (Debian's
-# libsimde-dev), and models of AMX's and of AVX512_BF16's: random convolutions by every algorithm, and random calls. Usage: .ci/avx512.sh SECONDS PYTHON, seconds
-# for the calls; builds in place.
+# The kernels of AVX-512 and AMX on CPUs without them: SIMDe's functions in the place of instructions (Debian's
+# libsimde-dev), and models of AVX512_BF16's and AMX's. Random convolutions by every algorithm, and random calls.
+# Usage: .ci/avx512.sh SECONDS PYTHON, seconds for the calls; builds in place.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=$1 python=$2

@@ -477,7 +477,7 @@ def test_groups_of_few_channels_that_lie_side_by_side_are_a_task(monkeypatch, rn
         pytest.skip("the algorithms are the CPU's")
     case = ConvCase("few-channels-a-group", 2, 8, 64, 64, (14, 14), (3, 3), padding=1)
     planes = make_case(case, "float32", rng)
-    pixels = [np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 1, -1)), -1, 1) for a in planes]
+    pixels = map(LAYOUTS["channels last"], planes)
     monkeypatch.setenv(FORCE, "grad_input:gemm")
     assert "groups a task" in describe(case, pixels).explain()
     assert "groups a task" not in describe(case, planes).explain()

@@ -233,13 +233,6 @@ def gradients_of_weights(g, x, w, places=(np.array, LAYOUTS["channels last"]), t
                 yield np.ascontiguousarray(out)
 
 
-def in_odd_rows(array):
-    """The same in rows that do not follow each other."""
-    room = np.zeros((*array.shape[:-1], array.shape[-1] + 1), array.dtype)
-    room[..., :-1] = array
-    return room[..., :-1]
-
-
 def test_subnormal_sums_of_several_tiles_do_not_depend_on_the_layout():
     """Which an instruction that rounds would count as 0."""
     g, x = np.zeros((2, 2, 32, 16, 16), dtype_of("bfloat16"))
@@ -258,20 +251,20 @@ def test_an_inf_beside_sums_that_overflow_does_not_depend_on_threads():
 
 def test_an_inf_before_products_that_overflow_does_not_depend_on_the_layout(monkeypatch):
     """Rows of odd length, or one of all pixels, which is even."""
-    monkeypatch.setenv("INFINIOP_CY_CONV", "grad_weight:gemm")
+    monkeypatch.setenv(FORCE, "grad_weight:gemm")
     g, x = np.zeros((2, 1, 64, 8, 9), dtype_of("bfloat16"))
     x[0, 0, 0, :2], g[0, 0, 0, :2] = (np.inf, 3e38), (1, -3e38)
     w = np.zeros((64, 64, 1, 1), x.dtype)
-    places = np.array, in_odd_rows, LAYOUTS["channels last"]
+    places = np.array, LAYOUTS["padded rows"], LAYOUTS["channels last"]
     assert len({np.isnan(a).tobytes() for a in gradients_of_weights(g, x, w, places)}) == 1
 
 
 def test_the_zeros_of_sums_that_are_added_to_zeros(monkeypatch):
     """-0, to which sums are added that underflow to it, with nothing behind them or a zero."""
-    monkeypatch.setenv("INFINIOP_CY_CONV", "grad_weight:gemm")
+    monkeypatch.setenv(FORCE, "grad_weight:gemm")
     x = np.full((1, 64, 8, 9), -2.0**-70, dtype_of("bfloat16"))
     w = np.zeros((64, 64, 1, 1), x.dtype)
-    places = np.array, in_odd_rows, LAYOUTS["channels last"]
+    places = np.array, LAYOUTS["padded rows"], LAYOUTS["channels last"]
     assert len({a.tobytes() for a in gradients_of_weights(-x, x, w, places, old=-w)}) == 1
 
 

@@ -463,7 +463,7 @@ def test_largest_conv_stride(stride, padding):
         """)
 
 
-def test_padding_and_stride_past_63_bits(rng):
+def test_padding_and_stride_past_63_bits():
     """The first window is all padding; where channels lie side by side, too."""
     run_script("""
         x, w = np.ones((1, 32, 8, 16), np.float32), np.ones((32, 1, 3, 3), np.float32)

@@ -200,9 +200,9 @@ struct AmxBatchReduce {
 
 enum { AMX_SIDE = 32, AMX_STEPS = 32 };  // rows and columns of one call at most, steps of one instruction
 enum { AMX_PANELS_COLUMNS = 1024 };      // of several panels that are saved together, at most
+enum { AMX_BF16_SUBNORMAL = 2 };         // saved as bfloat16, subnormal sums included
 
 // What becomes of a product: it replaces what is there, its products are added to that one by one, or their sum.
-enum { AMX_BF16_SUBNORMAL = 2 };
 enum AmxSums { AMX_SET, AMX_ADD_PRODUCTS, AMX_ADD_SUM };
 
 // bfloat16 by AMX. Null where the instruction set has none; to be called where infiniop_amx().

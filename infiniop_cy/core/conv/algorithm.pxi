@@ -11,7 +11,7 @@ cdef enum:
     FOR_ALL = 7            # the gradients
     FOR_OUTPUT = 16        # the forward convolution, which runs as a grad_input (forward.pxi)
     FOR_FOLDED_TAPS = 32   # ... and that of taps which count as channels: they are no channels of the tensor
-    FOR_FAR_PIXELS = 64    # ... whose pixels may lie anywhere
+    FOR_FAR_PIXELS = 64    # any of these of a geometry that is far (problem.pxi)
 
     CONV_ALIGN = 64           # bytes; every piece of scratch starts on a cache line
     CONV_ALIGN_ELEMENTS = 16  # floats of a cache line
@@ -79,7 +79,7 @@ ctypedef struct ConvAlgorithm:
 
 cdef bint is_accepted(const SampleGeometry *sample, const ConvAlgorithm *algorithm, const char **why) noexcept nogil:
     """Ask an algorithm, in the default floating-point state: estimates of time must neither see the caller's rounding
-    mode nor raise flags. What does not say that it knows folded taps is not asked about them."""
+    mode nor raise flags. What does not say that it knows far pixels or folded taps is not asked about them."""
     cdef uint64_t float_state
     cdef bint accepted
     if sample.far and not algorithm.gradients & FOR_FAR_PIXELS:

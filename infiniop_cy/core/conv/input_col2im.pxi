@@ -62,6 +62,11 @@ cdef int col2im_axis(const SampleGeometry *sample) noexcept nogil:
     return 1 if sample.axis[1].size_in > 1 else 2
 
 
+cdef int64_t slab_step(const SampleGeometry *sample, const ConvAxis *axis) noexcept nogil:
+    """Return how many pixels of a channel lie between two at which slabs may begin, or all."""
+    return min(axis.stride, axis.size_in) * (sample.pixels_in // axis.size_in)
+
+
 cdef void order_input_col2im(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
     """Sum panels of output channels; add in tiles of output pixels."""
     cdef int64_t size[3]
@@ -73,9 +78,8 @@ cdef void order_input_col2im(const SampleGeometry *sample, SumOrder *order) noex
 
 cdef bint accepts_input_col2im(const SampleGeometry *sample, const char **why) noexcept nogil:
     cdef const ConvAxis *axis = &sample.axis[col2im_axis(sample)]
-    cdef int64_t begins_apart = min(axis.stride, axis.size_in) * (sample.pixels_in // axis.size_in)
     if col2im_slabs(sample) > 1 and ((axis.kernel - 1) * axis.dilation >= axis.stride
-                                     or begins_apart > COL2IM_MAX_PLANE):
+                                     or slab_step(sample, axis) > COL2IM_MAX_PLANE):
         why[0] = b"the image is too large"
         return False
     if not col2im_pays(sample):
@@ -128,8 +132,7 @@ cdef int64_t slab_plane(const SampleGeometry *sample, const InputCol2im *own) no
     cdef const ConvAxis *axis = &sample.axis[own.axis]
     if own.slabs == 1:
         return max(<int64_t>1, sample.pixels_in)
-    return ceil_div(sample.pixels_in, own.slabs) \
-        + min(axis.stride, axis.size_in) * (sample.pixels_in // axis.size_in)  # they begin at one
+    return ceil_div(sample.pixels_in, own.slabs) + slab_step(sample, axis)
 
 
 cdef void cut_slabs(const SampleGeometry *sample, int64_t slabs, InputCol2im *own) noexcept nogil:

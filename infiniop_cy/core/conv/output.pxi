@@ -1,8 +1,8 @@
 # The output of a convolution, by grad_input's algorithms on the problem with exchanged roles (forward.pxi).
 
-cdef ConvAlgorithm as_output(ConvAlgorithm row, const char *name, int folded=0) noexcept nogil:
-    """Let a row of grad_input compute the output. folded: FOR_FOLDED_TAPS or FOR_FAR_PIXELS, or 0."""
-    row.name, row.gradients = name, FOR_OUTPUT | folded
+cdef ConvAlgorithm as_output(ConvAlgorithm row, const char *name, int more=0) noexcept nogil:
+    """Let a row of grad_input compute the output. more: FOR_... that it knows, besides."""
+    row.name, row.gradients = name, FOR_OUTPUT | more
     return row
 
 

@@ -360,11 +360,11 @@ cdef void sum_weight_tile(const ConvRun *run, WeightTile *t, const Box *tile, in
     cdef Prefetch prefetch[2]
     cdef BatchReduce steps
     cdef WeightTile of_group
-    cdef Box one = tile[0]
+    cdef Box one
     steps.a_ahead = steps.b_ahead = 0
     nonfinite = pack_rows(run, t, tile, &steps)
     if nonfinite and tile.samples > 1:
-        one.samples = 1
+        one, one.samples = tile[0], 1
         for one.n in range(tile.n, tile.n + tile.samples):
             sum_weight_tile(run, t, &one, next_tile, pack_rows)
         return

@@ -41,6 +41,13 @@ cdef bint is_refused_subclass(object value):
     return isinstance(value, (numpy.ma.MaskedArray, numpy.matrix))
 
 
+cdef int refuse_subclass(object value, str op, str name) except -1:
+    """Raise for an array of these classes."""
+    if not cnp.PyArray_CheckExact(value) and is_refused_subclass(value):
+        raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a plain ndarray")
+    return 0
+
+
 def array_of_numbers(value, str op, str name):
     """Return what NumPy makes of numbers and lists of them."""
     try:
@@ -60,8 +67,7 @@ cdef cnp.ndarray input_array(object value, str op, str name, space=None):
         raise status.NullPointer(f"{op}: {name} is None")
     if Py_TYPE(value) != <PyTypeObject *>cnp.ndarray:
         if isinstance(value, cnp.ndarray):
-            if is_refused_subclass(value):
-                raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a plain ndarray")
+            refuse_subclass(value, op, name)
             value = value.view(cnp.ndarray)
         elif isinstance(value, (float, int, list)):
             value = array_of_numbers(value, op, name)

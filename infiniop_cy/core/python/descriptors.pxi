@@ -142,7 +142,7 @@ cdef bint is_dense(const Tensor *t, int64_t itemsize, int64_t low, int64_t high)
 cdef char *address_of(object value, const Tensor *described, bint written, str op, str name) except? NULL:
     """Return the address in an array or integer, NULL for None and 0. An array must hold all that is described, as that
     is described: in the same shape with the same strides, or in another one without gaps."""
-    cdef int64_t low, high, array_low, array_high
+    cdef int64_t low, high, array_low, array_high, itemsize
     cdef Tensor actual
     cdef bint same
     cdef int d
@@ -152,12 +152,14 @@ cdef char *address_of(object value, const Tensor *described, bint written, str o
         return address_in(value, op, name)
     if written:
         output_array(value, op, name)
-    elif is_refused_subclass(value):
-        raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a plain ndarray")
+    else:
+        refuse_subclass(value, op, name)
     fill_tensor(&actual, value)
-    if (actual.dtype != described.dtype or not value.dtype.isnative) and not is_storage(value.dtype, described):
+    if (actual.dtype != described.dtype or not cnp.PyArray_ISNOTSWAPPED(value)) \
+            and not is_storage(value.dtype, described):
         raise status.BadTensorDtype(f"{op}: {name} has dtype {value.dtype}, its descriptor another one")
-    same = actual.ndim == described.ndim and value.itemsize == itemsize_of(described.dtype)
+    itemsize = cnp.PyArray_ITEMSIZE(value)
+    same = actual.ndim == described.ndim and itemsize == itemsize_of(described.dtype)
     for d in range(actual.ndim):
         same = same and actual.shape[d] == described.shape[d]
     if same and has_elements(&actual):  # strides of no elements say nothing
@@ -166,10 +168,10 @@ cdef char *address_of(object value, const Tensor *described, bint written, str o
                 raise status.BadTensorStrides(f"{op}: {name} has strides of {value.strides} bytes, "
                                               f"its descriptor others")
     tensor_extent(described.ndim, described.shape, described.strides, itemsize_of(described.dtype), &low, &high)
-    tensor_extent(actual.ndim, actual.shape, actual.strides, value.itemsize, &array_low, &array_high)
+    tensor_extent(actual.ndim, actual.shape, actual.strides, itemsize, &array_low, &array_high)
     if low < array_low or high > array_high:
         raise status.BadTensorShape(f"{op}: {name} has shape {value.shape}, its descriptor reaches beyond its memory")
-    if not same and high > low and not is_dense(&actual, value.itemsize, array_low, array_high):
+    if not same and high > low and not is_dense(&actual, itemsize, array_low, array_high):
         raise status.BadTensorStrides(f"{op}: {name} has shape {value.shape} and strides of {value.strides} bytes, "
                                       f"its descriptor another shape, for which memory without gaps is needed")
     return actual.data
