@@ -252,11 +252,16 @@ int part_lines(const char *from, int64_t step, char *to, int64_t part, int64_t p
 
 template <class T>
 int part_line_pairs(const char *from, int64_t step, char *to, int64_t half, int64_t pairs, int64_t channels) {
+    constexpr int64_t AHEAD = 32;  // lines: what comes from memory would be waited for
     Unfit<T> unfit;
     for (int64_t i = 0; i < pairs; i++, from += 2 * step, to += 64)
         for (int64_t c = 0; c < channels; c += 16) {
             const __mmask16 some = first_channels(channels - c);
             const char *at = from + c * int64_t(sizeof(T));
+            if (c * int64_t(sizeof(T)) % 64 == 0) {
+                _mm_prefetch(at + AHEAD * step, _MM_HINT_T0);
+                _mm_prefetch(at + (AHEAD + 1) * step, _MM_HINT_T0);
+            }
             char *panel = to + (c / 32 * 2 * parts_of<T>::count + c / 16 % 2) * half;
             store_halves<T>(parts_of<T>::load(at, some), parts_of<T>::load(at + step, some), panel, 2 * half, 0xFFFF,
                             &unfit);

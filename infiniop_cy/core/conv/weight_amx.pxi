@@ -14,7 +14,7 @@ cdef enum:
     AMX_G_PLANES = 8
     AMX_LISTED = 9
 
-    AMX_PARTS_BYTES = 1 << 21    # a thread, of sums of tiles
+    AMX_THREAD_BYTES = 63 << 16  # of scratch and sums of tiles, at most
     AMX_AT_ONCE = 1 << 18        # bytes of columns that are packed together, at most
 
 
@@ -95,38 +95,12 @@ cdef void columns_at_once(const ConvProblem *problem, WeightAmx *own) noexcept n
         own.at_once = max(<int64_t>1, min(own.task_panels, AMX_AT_ONCE // own.panel_bytes))
 
 
-cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
-                           Blocking *blocking) noexcept nogil:
-    """Cut the work into tasks, or let threads share the tiles."""
+cdef void book_amx_pieces(const ConvProblem *problem, WeightAmx *own, Scratch *local) noexcept nogil:
+    """Make room for what a thread packs and sums."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef WeightAmx *own = <WeightAmx *>blocking.own
-    cdef AmxOutputTiles *tiles = &own.tiles
-    cdef Scratch *local = &blocking.local
-    cdef WeightAmx two_rounds
-    cdef int64_t size[3]
-    cdef int64_t most
-    cdef double time
-    block_amx_output(problem, order, tiles)
-    own.panels, own.parts.bytes = ceil_div(sample.cin, AMX_SIDE), 0
-    own.panel_bytes = (4 if sample.taps > 1 else 2) * tiles.half_bytes * sample.parts
-    output_size(sample, size)
-    own.one_tile = count_tiles(&tiles.tiling, problem.batch, size) == 1
-    most = AMX_MOST_ROWS if own.one_tile else AMX_OUTPUT_ROWS
-    time = cut_amx_tasks(problem, threads, True, most, &tiles.rows, &own.task_panels)
-    if two_amx_rounds_pay(problem, &tiles.tiling, threads, time):
-        two_rounds = own[0]
-        cut_amx_tasks(problem, 1, True, AMX_OUTPUT_ROWS, &two_rounds.tiles.rows, &two_rounds.task_panels)
-        two_rounds.parts.tasks = weight_amx_tasks(sample, &two_rounds)
-        if book_parts(problem, order, &tiles.tiling, threads, AMX_PARTS_BYTES,
-                      two_rounds.task_panels * sample.taps * amx_tap_bytes(&two_rounds), two_rounds.tiles.rows,
-                      &two_rounds.parts, blocking):
-            own[0] = two_rounds
-    own.shared_rows = 0
-    if own.one_tile:
-        share_operands(problem, threads, time, own, blocking)
-    own.parts.tasks = weight_amx_tasks(sample, own)
-    book(local, AMX_X, tiles.x_pitch * AMX_SIDE, 2 * sample.parts)
+    cdef const AmxOutputTiles *tiles = &own.tiles
     columns_at_once(problem, own)
+    book(local, AMX_X, tiles.x_pitch * AMX_SIDE, 2 * sample.parts)
     book(local, AMX_X_PAIRS, own.at_once, own.panel_bytes)
     book(local, AMX_G_PLANES, AMX_HALF * tiles.g_pitch, 2 * sample.parts)
     book(local, AMX_G, ceil_div(tiles.rows, AMX_HALF), tiles.g_cells)
@@ -136,7 +110,42 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     book(local, AMX_BIAS, tiles.rows, sizeof(double))
     book(local, AMX_PACKING, amx_packing_bytes(sample, max(tiles.rows, <int64_t>SHARED_ROWS)), 1)
     book(local, AMX_LISTED, tiles.x_pitch, sizeof(int64_t))
-    blocking.tasks = own.parts.tasks
+
+
+cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
+                           Blocking *blocking) noexcept nogil:
+    """Cut the work into tasks, or let threads share the tiles."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef WeightAmx *own = <WeightAmx *>blocking.own
+    cdef AmxOutputTiles *tiles = &own.tiles
+    cdef WeightAmx two_rounds
+    cdef Scratch local
+    cdef int64_t size[3]
+    cdef int64_t most
+    cdef double time
+    block_amx_output(problem, order, tiles)
+    own.panels, own.parts.bytes, own.parts.joins = ceil_div(sample.cin, AMX_SIDE), 0, 1
+    own.shared_rows = 0
+    own.panel_bytes = (4 if sample.taps > 1 else 2) * tiles.half_bytes * sample.parts
+    output_size(sample, size)
+    own.one_tile = count_tiles(&tiles.tiling, problem.batch, size) == 1
+    most = AMX_MOST_ROWS if own.one_tile else AMX_OUTPUT_ROWS
+    time = cut_amx_tasks(problem, threads, True, most, &tiles.rows, &own.task_panels)
+    if two_amx_rounds_pay(problem, &tiles.tiling, threads, time):
+        two_rounds = own[0]
+        cut_amx_tasks(problem, 1, True, AMX_OUTPUT_ROWS, &two_rounds.tiles.rows, &two_rounds.task_panels)
+        two_rounds.parts.tasks = weight_amx_tasks(sample, &two_rounds)
+        memset(&local, 0, sizeof(local))
+        book_amx_pieces(problem, &two_rounds, &local)
+        if book_parts(problem, order, &tiles.tiling, threads, AMX_THREAD_BYTES - local.bytes,
+                      two_rounds.task_panels * sample.taps * amx_tap_bytes(&two_rounds), two_rounds.task_panels,
+                      two_rounds.tiles.rows, &two_rounds.parts, blocking):
+            own[0] = two_rounds
+    if own.one_tile:
+        share_operands(problem, threads, time, own, blocking)
+    own.parts.tasks = weight_amx_tasks(sample, own)
+    book_amx_pieces(problem, own, &blocking.local)
+    blocking.tasks = own.parts.tasks * own.parts.joins
 
 
 cdef void list_input_lines(const ConvRun *run, const InputBlock *block, const Box *tile, int64_t positions,
@@ -312,6 +321,16 @@ cdef void begin_weight_amx(const ConvRun *run, int64_t number, char *scratch, We
     t.panel = sample.taps * t.tap
 
 
+cdef int64_t take_joined_panels(const ConvRun *run, int64_t join, WeightAmxTask *t) noexcept nogil:
+    """Leave those panels of a task that a join adds; return the floats of sums before them."""
+    cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
+    cdef int64_t first = piece_from(&own.parts, join, t.panels)
+    t.panels = piece_from(&own.parts, join + 1, t.panels) - first
+    t.ci_from += first * AMX_SIDE
+    t.cis = min(t.panels * AMX_SIDE, t.cis - first * AMX_SIDE)
+    return first * t.panel // <int64_t>sizeof(float)
+
+
 cdef BiasShare amx_bias_share(const ConvRun *run, const WeightAmxTask *t, int64_t number, char *totals) noexcept nogil:
     """Start the share of grad_bias of task `number`: the tasks of the same co take one each."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
@@ -479,16 +498,18 @@ cdef bint prepare_weight_amx(const ConvRun *run, int64_t number, char *scratch) 
 cdef void weight_amx_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
     """Sum a task over all samples and output pixels, one tile after the other, or join the sums of the first round."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
-    cdef int64_t tile = 0
+    cdef int64_t tile = 0, task = number // own.parts.joins, join = number % own.parts.joins, first
     cdef WeightAmxTask t
     cdef InputBlock block
     cdef BiasShare bias
-    begin_weight_amx(run, number, scratch, &t)
+    begin_weight_amx(run, task, scratch, &t)
+    bias = amx_bias_share(run, &t, task, local_piece(run, AMX_BIAS, scratch))
+    first = take_joined_panels(run, join, &t)
     begin_amx_sums(run, &t)
-    bias = amx_bias_share(run, &t, number, local_piece(run, AMX_BIAS, scratch))
     memset(&block, 0, sizeof(block))
     if own.parts.bytes:
-        join_parts(run, &own.parts, &own.tiles.tiling, number, t.sums, amx_task_sums(run, &t), &bias)
+        bias.channels = 0 if join else bias.channels
+        join_parts(run, &own.parts, &own.tiles.tiling, task, first, amx_task_sums(run, &t), t.sums, &bias)
     else:
         while sum_amx_tile(run, &t, tile, &bias, False, &block):
             tile += 1

@@ -83,16 +83,17 @@ cdef void move_even_rows(const ConvProblem *problem, char *sums, int64_t pitch, 
         kernels.transpose[sample.compute](sums, pitch * item, weights, next_co, channels, rows)
 
 
-cdef void move_weight_taps(const ConvProblem *problem, int64_t group, int64_t ci_from, int64_t cis, int64_t co_from,
-                           int64_t channels, char *sums, int64_t pitch, char *staging, bint loading) noexcept nogil:
+cdef void move_weight_taps(const ConvProblem *problem, int64_t group, int64_t ci_from, int64_t cis, int64_t tap_from,
+                           int64_t taps, int64_t co_from, int64_t channels, char *sums, int64_t pitch, char *staging,
+                           bint loading) noexcept nogil:
     """Move [tap][ci][co] sums, `pitch` elements from row to row, to grad_weight, or (loading) from it."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
     cdef char *weights = w.data + (group * sample.cout + co_from) * w.n + ci_from * w.channel
     cdef int64_t tap
-    for tap in range(sample.taps):
+    for tap in range(taps):
         move_even_rows(problem, sums + tap * cis * pitch * sample.item, pitch, cis,
-                       weights + tap_offset(sample, w, tap), w.channel, channels, staging, loading)
+                       weights + tap_offset(sample, w, tap_from + tap), w.channel, channels, staging, loading)
 
 
 cdef void move_weight_rows(const ConvProblem *problem, int64_t group, int64_t row_from, int64_t rows, int64_t co_from,

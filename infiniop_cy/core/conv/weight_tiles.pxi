@@ -37,6 +37,7 @@ ctypedef struct WeightTile:
     int64_t group, row_from, rows, panels, co_from, cos
     int64_t groups        # of which `group` is the first, or the one that is multiplied
     int64_t ci_from, cis  # the channels that the rows read
+    int64_t tap_from, taps  # of the rows, where taps lead
     int64_t pitch         # elements from row to row of the sums
     char *input           # the packed input
     char *output          # room for grad_output, packed
@@ -148,7 +149,7 @@ cdef void book_weight_tiles(const SampleGeometry *sample, const WeightTiles *own
     book(local, WEIGHT_TAP_A_OFFSETS, rows, sizeof(int64_t))
     book(local, WEIGHT_TAP_B_OFFSETS, rows, sizeof(int64_t))
     book(local, WEIGHT_BIAS, summed, sizeof(double))
-    blocking.tasks = own.parts.tasks
+    blocking.tasks = own.parts.tasks * own.parts.joins
 
 
 cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, WeightTile *t) noexcept nogil:
@@ -163,6 +164,7 @@ cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, W
     t.rows = min(own.rows, sample.cin * sample.taps - t.row_from)
     t.ci_from = t.row_from // sample.taps
     t.cis = (t.row_from + t.rows - 1) // sample.taps - t.ci_from + 1
+    t.tap_from, t.taps = 0, sample.taps
     t.panels = min(own.task_panels, own.co.count - panel_from)
     t.co_from = panel_from * own.co.columns
     t.cos = min(t.panels * own.co.columns, sample.cout - t.co_from)
@@ -227,7 +229,8 @@ cdef void end_weight_sums(const ConvRun *run, const WeightTile *t) noexcept nogi
 cdef void move_weight_sums(const ConvRun *run, const WeightTile *t, bint loading) noexcept nogil:
     """Write the sums of one group to grad_weight, or (loading) read them."""
     if (<const WeightTiles *>run.blocking.own).taps_lead:
-        move_weight_taps(run.problem, t.group, t.ci_from, t.cis, t.co_from, t.cos, t.sums, t.pitch, t.staging, loading)
+        move_weight_taps(run.problem, t.group, t.ci_from, t.cis, t.tap_from, t.taps, t.co_from, t.cos, t.sums, t.pitch,
+                         t.staging, loading)
     else:
         move_weight_rows(run.problem, t.group, t.row_from, t.rows, t.co_from, t.cos, t.sums, t.pitch, t.staging,
                          loading)
@@ -397,14 +400,14 @@ cdef void block_weight_tiles(const ConvProblem *problem, const SumOrder *order, 
     cdef double time
     cdef WeightTiles one_round = own[0]
     cut_weight_tiles(problem, order, vnni, by_taps, max_rows, max_samples, threads, &one_round)
-    one_round.parts.bytes = 0
+    one_round.parts.bytes, one_round.parts.joins = 0, 1
     time = one_round_time(sample, one_round.rows, one_round.task_panels * one_round.co.columns, threads)
     cut_weight_tiles(problem, order, vnni, by_taps, max_rows, max_samples, 1, own)
     columns = own.task_panels * own.co.columns
     if time <= two_rounds_time(sample, own.rows, columns, tiling_pixels(&own.tiling), threads) \
             or not book_parts(problem, order, &own.tiling, threads, PARTS_BYTES,
-                              summed_rows(sample, own, own.rows) * columns * sample.item, columns,
-                              &own.parts, blocking):
+                              summed_rows(sample, own, own.rows) * columns * sample.item,
+                              sample.taps if own.taps_lead else own.rows, columns, &own.parts, blocking):
         own[0] = one_round
 
 
@@ -428,21 +431,36 @@ cdef bint prepare_weight_tiles(const ConvRun *run, int64_t number, char *scratch
     return False
 
 
+cdef int64_t take_joined_rows(const ConvRun *run, int64_t join, WeightTile *t) noexcept nogil:
+    """Leave those rows of a task that a join adds; return the sums before them."""
+    cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
+    cdef int64_t pieces = t.taps if own.taps_lead else t.rows, each = t.cis if own.taps_lead else 1
+    cdef int64_t first = piece_from(&own.parts, join, pieces), count = piece_from(&own.parts, join + 1, pieces) - first
+    if own.taps_lead:
+        t.tap_from, t.taps = first, count
+    else:
+        t.row_from += first
+    t.rows = count * each
+    return first * each * t.pitch
+
+
 cdef void weight_tiles_task(const ConvRun *run, int64_t number, char *scratch, PackRows pack_rows) noexcept nogil:
     """Sum some (ci, tap) by some co over all samples and output pixels, or join the sums of the first round. Samples
     are added one after the other to what is there, so a batch cut anywhere and accumulated gives the same bits."""
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
-    cdef int64_t tile_number = 0
+    cdef int64_t tile_number = 0, task = number // own.parts.joins, join = number % own.parts.joins, first
     cdef int64_t size[3]
     cdef WeightTile t
     cdef Box tile
     cdef BiasShare bias
     output_size(run.sample, size)
-    begin_weight_tile(run, number, scratch, &t)
-    begin_weight_sums(run, &t)
+    begin_weight_tile(run, task, scratch, &t)
     bias = tile_bias_share(run, &t, <double *>local_piece(run, WEIGHT_BIAS, scratch))
+    first = take_joined_rows(run, join, &t)
+    begin_weight_sums(run, &t)
     if own.parts.bytes:
-        join_parts(run, &own.parts, &own.tiling, number, t.sums, t.rows * t.pitch, &bias)
+        bias.channels = 0 if join else bias.channels
+        join_parts(run, &own.parts, &own.tiling, task, first, t.rows * t.pitch, t.sums, &bias)
     while not own.parts.bytes and not is_stopped(run) \
             and nth_tile(&own.tiling, run.problem.batch, size, tile_number, &tile):
         add_bias(run.problem, &tile, &bias)
