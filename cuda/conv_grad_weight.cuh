@@ -49,7 +49,8 @@ INFINIOP_INLINE void write_column(WeightColumn &column, const CudaConv &c, int64
 // Whether a column meets input at this pixel.
 INFINIOP_INLINE bool meets(const CudaConv &c, const OutputPixel &pixel, const WeightColumn &column) {
     bool there = true;  // & and not &&: no branches
-    for (int d = 0; d < 3; d++) there &= unsigned(pixel.start[d] + column.shift[d]) < unsigned(c.axis[d].size_in);
+    for (int d = 0; d < 3; d++)
+        there &= unsigned(pixel.start[d]) + unsigned(column.shift[d]) < unsigned(c.axis[d].size_in);
     return there;
 }
 
@@ -226,8 +227,9 @@ INFINIOP_INLINE void reduce_elements(const CudaConvGradWeight &a) {
             for (int d = 2; d >= 0; d--) k[d] = take(tap, c.axis[d].kernel);
             out[i] += ci * v.channel + offset(v, k);
         }
-        // A chain whose last product underflows is -0, but 0 where absent pixels follow, as more do in larger panels.
-        sum[i] = a.from == CUDA_CONV_TENSOR  ? to_compute(*out[i])
+        // A chain whose last product underflows is -0, but 0 where absent pixels follow, as more do in larger panels:
+        // so what it is added to is never -0.
+        sum[i] = a.from == CUDA_CONV_TENSOR  ? to_compute(*out[i]) + S(0)
                  : a.from == CUDA_CONV_TOTAL ? total[at[i]] + S(0)
                                              : S(0);
     }

@@ -31,7 +31,11 @@ template <> inline constexpr bool has_tensor_cores<bfloat16> = true;
 template <> struct tensor_core<bfloat16> : core_of<__nv_bfloat16, __nv_bfloat16, 16> {};
 template <> inline constexpr bool has_tensor_cores<float> = true;
 template <> struct tensor_core<float> : core_of<nvcuda::wmma::precision::tf32, float, 8> {
-    static INFINIOP_INLINE float prepare(float v) { return nvcuda::wmma::__float_to_tf32(v); }
+    // What is finite stays so: rounded to inf, it would be NaN where it meets the zeros of padding.
+    static INFINIOP_INLINE float prepare(float v) {
+        constexpr float most = 0x1.ffcp127f;
+        return nvcuda::wmma::__float_to_tf32(fabsf(v) < INFINITY ? fminf(fmaxf(v, -most), most) : v);
+    }
 };
 #endif
 

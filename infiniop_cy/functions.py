@@ -269,7 +269,7 @@ def padding_pairs(operator, padding, kernel, stride, dilation):
         if any(s != 1 for s in stride):
             raise BadParam(f"{operator}: padding 'same' with stride {stride}, expected stride 1")
         totals = [d * (k - 1) for k, d in zip(kernel, dilation)]
-        return tuple((t // 2, t - t // 2) for t in totals)
+        return _int64(operator, "padding", tuple((t // 2, t - t // 2) for t in totals), totals)
     if _integer(padding) is not None:
         return tuple((p, p) for p in per_axis(operator, "padding", padding, axes))
     try:

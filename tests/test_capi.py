@@ -370,6 +370,8 @@ def test_runtime(library, runtime):
     assert runtime.infinirtMemcpy(None, memory, ctypes.c_size_t(80), 2) == S.NULL_POINTER
     assert runtime.infinirtMemcpy(memory, memory, ctypes.c_size_t(0), 7) == S.BAD_PARAM
     assert runtime.infinirtMalloc(None, ctypes.c_size_t(80)) == S.NULL_POINTER
+    for size in (2**63, 2**64 - 64, 2**64 - 63, 2**64 - 1):  # which would be rounded up to 0
+        assert runtime.infinirtMalloc(ctypes.byref(memory), ctypes.c_size_t(size)) == S.INTERNAL_ERROR
     assert runtime.infinirtFree(memory) == S.SUCCESS
     assert runtime.infinirtFree(None) == S.SUCCESS
     assert runtime.infinirtDeviceSynchronize() == S.SUCCESS

@@ -102,6 +102,53 @@ def test_tensor_descriptor():
         t.shape = (1,)
 
 
+def test_descriptor_of_an_array_and_not_of_a_copy():
+    """What is not aligned is described as it lies, and computed on where it is."""
+    raw, out = np.zeros(64, np.uint8), np.zeros(4, np.float32)
+    gaps = raw[1:33].view(np.float32)[::2]
+    gaps[:] = -1, 2, -3, 4
+    t = iop.TensorDescriptor.from_array(gaps)
+    assert t.strides == (2,)
+    with iop.Handle("cpu") as handle, iop.ReluDescriptor(handle, iop.TensorDescriptor.from_array(out), t) as op:
+        op.calculate(None, out, gaps)
+        assert out.tolist() == [0, 2, 0, 4]
+        op.calculate(None, out, gaps.ctypes.data)
+        assert out.tolist() == [0, 2, 0, 4]
+
+
+@pytest.mark.parametrize(("exception", "message", "array"), [
+    (iop.BadTensorStrides, r"strides of \(5,\) bytes, expected multiples of 4",
+     np.zeros(3, [("a", "i1"), ("b", "<f4")])["b"]),
+    (iop.BadTensorDtype, "native byte order", np.zeros(3, np.dtype(np.float32).newbyteorder())),
+    (iop.BadTensorDtype, "dtype dtype\\('V'\\)", np.zeros(3, "V0")),
+    (iop.BadTensorDtype, "M8", np.zeros(3, "M8[s]")),
+], ids=["packed", "swapped", "no bytes", "times"])
+def test_arrays_that_are_not_described(exception, message, array):
+    with pytest.raises(exception, match=message):
+        iop.TensorDescriptor.from_array(array)
+
+
+def test_bias_of_any_strides_and_address_0_for_none(rng):
+    """A bias is read, wherever its numbers lie; nothing is left out by None or by the address 0, as NULL in C."""
+    g, x, w = (np.ones(shape, np.float32) for shape in ((1, 3, 4), (1, 2, 5), (3, 2, 2)))
+    t, one = describe(g, x, w), iop.TensorDescriptor((3,), "float32", (0,))
+    bias, output = np.zeros(3, np.float32), np.zeros_like(g)
+    with iop.Handle("cpu") as handle:
+        with iop.ConvBackwardDescriptor(handle, *t, one, 0, 1, 1, 1) as op:
+            calculate(op, iop.empty_workspace(handle, op.workspace_size), None, None, bias, g, x, w)
+            assert bias.tolist() == [4, 4, 4]
+        with iop.ConvBackwardDescriptor(handle, *t, None, 0, 1, 1, 1) as op:
+            workspace = iop.empty_workspace(handle, op.workspace_size)
+            gradient = np.zeros_like(w)
+            op.calculate(workspace, 0, gradient, 0, g, x, w)
+            assert gradient.tolist() == np.full(w.shape, 4).tolist()
+            with pytest.raises(iop.BadParam, match="grad_bias is given, but the descriptor was created without"):
+                op.calculate(workspace, 0, gradient, bias, g, x, w)
+        with iop.ConvDescriptor(handle, *t, None, 0, 1, 1, 1) as op:
+            op.calculate(iop.empty_workspace(handle, op.workspace_size), output, x, w, 0)
+            assert output.tolist() == np.full(g.shape, 4).tolist()
+
+
 @pytest.mark.parametrize(("exception", "message", "arguments"), [
     (iop.BadTensorShape, "length -1 on axis 1", ((2, -1), "float32")),
     (iop.BadTensorShape, "expected a sequence of integers", ((1.5,), "float32")),

@@ -125,6 +125,7 @@ def test_cancellation_that_float32_loses():
     shards = [np.float32([1e8]), np.float32([1]), np.float32([-1e8])]
     assert np.float32(shards[0] + shards[1]) + shards[2] != 1
     assert sum_gradient(shards, 3).tolist() == [1]
+    assert sum_gradient(np.ones((3, 2), np.float32), 3).tolist() == [3, 3]  # shards stacked in one array
 
 
 SPECIAL = (  # of three shards, and their sum
@@ -311,6 +312,7 @@ def test_cut():
 # ---- errors
 
 ONE, TWO = np.ones(3, np.float32), np.ones(4, np.float32)
+FOUR = np.arange(4, dtype=np.float32)
 
 
 def sums_of(*added, shards=2, finish=True):
@@ -342,6 +344,8 @@ def started():
     (lambda: sums_of(("w", 0, ONE), ("w", 1, np.ones(3))), iop.BadTensorDtype, "float64, expected float32"),
     (lambda: sums_of(("w", 0, ONE), ("w", 0, ONE.copy())), iop.BadParam, "shard 0 of gradient 'w' was added before"),
     (lambda: sums_of(("w", 0, ONE), ("w", 1, ONE)), iop.BadParam, "shard 1 is in the same memory as that of shard 0"),
+    (lambda: sums_of(("w", 0, FOUR[:3]), ("w", 1, FOUR[1:])), iop.BadParam, "shard 1 is in the same memory as that of"),
+    (lambda: sums_of(("w", 0, FOUR[1:]), ("w", 1, FOUR[:3])), iop.BadParam, "shard 1 is in the same memory as that of"),
     (lambda: sums_of(("w", 0, ONE)), iop.BadParam, r"gradient 'w' lacks shard 1, expected all of range\(0, 2\)"),
     (started, iop.BadParam, r"gradient 'w' was started before, expected result\(\) in between"),
     (lambda: sum_gradient([ONE], 2), iop.BadParam, "gradients has 1 entries, expected one for each"),

@@ -259,6 +259,7 @@ CONV = [
     ("stride length", iop.BadParam, "expected an integer or 2 of them", {"stride": (1, 1, 1)}),
     ("stride no integer", iop.BadParam, "stride is 1.5", {"stride": 1.5}),
     ("padding word", iop.BadParam, "padding is 'full', expected 'same', 'valid' or integers", {"padding": "full"}),
+    ("padding same far", iop.BadParam, "padding is ", {"padding": "same", "dilation": 2**62}),
     ("padding same strided", iop.BadParam, "padding 'same' with stride", {"padding": "same", "stride": 2}),
     ("padding length", iop.BadParam, "padding is", {"padding": (1,)}),
     ("padding triple", iop.BadParam, "padding is", {"padding": ((1, 1, 1), (1, 1, 1))}),

@@ -12,14 +12,15 @@ from infiniop_cy.core import _core
 from infiniop_cy.testing import DTYPES, LAYOUTS, arrange, random_values, same_bits
 
 CPU, METAL = 1, 8
+EXPORTED = []
 DLPACK_DTYPES = {"float16": (2, 16), "bfloat16": (4, 16), "float32": (2, 32), "float64": (2, 64), "int32": (0, 32)}
 
 
 class OnlyDlpack:
     """An array that offers DLPack and nothing else, made from a NumPy array, bfloat16 included."""
 
-    def __init__(self, array, device=CPU):
-        self.array, self.device, self.deleted = array, device, 0
+    def __init__(self, array, device=CPU, lanes=1):
+        self.array, self.device, self.lanes, self.deleted = array, device, lanes, 0
 
     def __dlpack_device__(self):
         return self.device, 0
@@ -29,7 +30,7 @@ class OnlyDlpack:
         numbers = ctypes.c_int64 * array.ndim
         shape, strides = numbers(*array.shape), numbers(*(step // array.itemsize for step in array.strides))
         kind, bits = DLPACK_DTYPES[array.dtype.name]
-        self.managed = Managed(array.ctypes.data, CPU, 0, array.ndim, kind, bits, 1, shape, strides, 0, None,
+        self.managed = Managed(array.ctypes.data, CPU, 0, array.ndim, kind, bits, self.lanes, shape, strides, 0, None,
                                Deleter(self.delete))
         capsule = ctypes.pythonapi.PyCapsule_New
         capsule.restype, capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
@@ -84,6 +85,24 @@ def test_arrays_on_other_devices_are_not_copied_from_there():
     image = np.ones((1, 1, 1), np.float32)
     with pytest.raises(iop.DeviceTypeNotSupported, match=r"^conv_backward: weight lies on device 8"):
         iop.conv_backward(image, image, OnlyDlpack(image, METAL))
+
+
+def test_strides_beyond_64_bits_are_refused():
+    class Far(OnlyDlpack):
+        def __dlpack__(self):
+            capsule = super().__dlpack__()
+            self.managed.strides[0] = 1 << 62
+            EXPORTED.append(self)  # until its memory is given back, which an exception may put off
+            return capsule
+
+    with pytest.raises(TypeError, match="relu: input is a Far that cannot be read where it is"):
+        iop.relu(Far(np.ones(3, np.float32)))
+
+
+def test_vectors_as_elements_are_refused():
+    """Two halves are not one float32."""
+    with pytest.raises(iop.BadTensorDtype, match="relu: input has dtype float16x2, which NumPy does not know"):
+        iop.relu(OnlyDlpack(np.ones(3, np.float16), lanes=2))
 
 
 def test_other_dtypes_are_refused():

@@ -32,9 +32,21 @@ class Described(NamedTuple):
     borrowed: bool = False  # the owner must be kept until the work is done, since its library knows of no stream
 
 
+LIBRARIES = ("pycuda", "torch", "cupy", "numba")
+
+
 def library_of(value):
-    """Top package of a value's type: "pycuda", "torch", "cupy", "numba", ..."""
-    return type(value).__module__.partition(".")[0]
+    """Top package of a value's type: "pycuda", "torch", "cupy", "numba", ... One of these of a subclass, too, wherever
+    it is defined."""
+    packages = [kind.__module__.partition(".")[0] for kind in type(value).__mro__]
+    return next((package for package in packages if package in LIBRARIES), packages[0])
+
+
+def refuse_lazy(value, what):
+    """Raise TypeError for a torch tensor whose memory has the opposite sign, a view of a conjugate's imaginary part."""
+    if library_of(value) == "torch" and getattr(value, "is_neg", bool)():
+        raise TypeError(f"{what} is a tensor that is yet to be negated, expected one whose memory has its numbers: call "
+                        "resolve_neg() first")
 
 
 def _has_interface(value):
@@ -94,6 +106,7 @@ def _pycuda(value, what):
 
 def _torch(value, what):
     import torch
+    refuse_lazy(value, what)
     dtype = dtype_called(str(value.dtype).rpartition(".")[2], what)
     strides = tuple(stride * dtype.itemsize for stride in value.stride())
     stream = torch.cuda.current_stream(value.device).cuda_stream

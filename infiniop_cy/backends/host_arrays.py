@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 
-from infiniop_cy.backends.cuda_arrays import library_of, read_capsule
+from infiniop_cy.backends.cuda_arrays import library_of, read_capsule, refuse_lazy
 from infiniop_cy.core import _core
 from infiniop_cy.status import BadTensorDtype, DeviceTypeNotSupported
 
@@ -50,9 +50,10 @@ def host_array(value, op, name):
     if not _in_host_memory(value):
         raise DeviceTypeNotSupported(f"{what} lies on device {getattr(value, 'device', '')}, expected the host's "
                                      "memory: copy it there (.cpu(), jax.device_get, ...)")
+    refuse_lazy(value, what)
     try:
         return _by_dlpack(value, what)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+    except (BufferError, OverflowError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, BadTensorDtype):
             raise
         reason = error

@@ -8,8 +8,9 @@ Reverse mode (grad, vector_jacobian_product, ...), first derivatives.
 """
 from functools import cache
 
+import numpy as np
 from autograd.extend import defvjp_argnums, primitive
-from autograd.tracer import isbox
+from autograd.tracer import getval, isbox
 
 from infiniop_cy.bridges._functions import publish
 
@@ -20,11 +21,12 @@ def _primitive(function):
     compute = primitive(function.forward)
 
     def vjp_maker(argnums, result, tensors, options):
-        needs = tuple(i in argnums for i in range(len(tensors)))
+        needs, dtype = tuple(i in argnums for i in range(len(tensors))), np.asarray(getval(result)).dtype
 
         def vjp(grad_output):
             if isbox(grad_output) or any(map(isbox, tensors)):
                 raise function.first_derivatives_only()
+            grad_output = np.asarray(grad_output, dtype)  # of a graph that goes on in another one
             gradients = function.gradients(needs, grad_output, *tensors, **options)
             return tuple(gradients[i] for i in argnums)
         return vjp

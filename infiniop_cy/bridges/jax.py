@@ -8,6 +8,7 @@ XLA calls the compiled kernels by its typed FFI, on buffers where they are, with
 (core/jax/handlers.pxi). What is wrong with a call is said when it is traced. Reverse mode, first derivatives, CPUs.
 """
 from functools import partial
+from operator import index
 
 import jax
 import numpy as np
@@ -33,10 +34,11 @@ def _described(array):
 
 
 def _at_most(num_threads):
-    """The attribute of a call; 0 for no limit of its own. threads() raises BadParam for what is none."""
-    if num_threads is not None:
-        threads(num_threads)
-    return np.array([num_threads or 0])
+    """The attribute of a call, 64 bits wide; 0 for no limit of its own. threads() raises BadParam for what is none."""
+    if num_threads is None:
+        return np.zeros(1, np.int64)
+    threads(num_threads)
+    return np.array([min(index(num_threads), 2**31 - 1)], np.int64)
 
 
 def _elementwise(operator, tensors, num_threads=None, **parameters):

@@ -49,6 +49,10 @@ class _Bridge(torch.autograd.Function):
                  for t, dim in zip(tensors, in_dims[cls.fixed:])]
         if not isinstance(fixed[0], Convolution):
             result = cls.apply(*fixed, *parts)
+        elif info.batch_size == 0:  # of parts like one of zeros
+            one = cls.apply(*fixed, *(None if t is None else t.new_zeros(t.shape[1:]) for t in parts))
+            result = one[None][:0] if isinstance(one, torch.Tensor) else tuple(
+                None if each is None else each[None][:0] for each in one)
         else:
             results = [cls.apply(*fixed, *(None if t is None else t[i] for t in parts))
                        for i in range(info.batch_size)]
@@ -105,6 +109,8 @@ class _Convolution:
     state dict are torch's. padding_mode: "zeros"."""
 
     def forward(self, input):
+        if input.ndim == self.weight.ndim - 1:  # one sample without an axis for it
+            return self.forward(input[None])[0]
         if self.padding_mode != "zeros":
             raise NotImplementedError(f"padding_mode is {self.padding_mode!r}, expected 'zeros'")
         return _FUNCTIONS["conv"](input, self.weight, self.bias, stride=self.stride, padding=self.padding,

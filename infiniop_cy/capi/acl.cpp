@@ -1,6 +1,7 @@
 // The acl runtime calls around an aclnn call, on the host's memory.
 #include "acl/acl.h"
 
+#include "host_memory.h"
 #include "infinirt.h"
 
 aclError aclInit(const char *) { return ACL_SUCCESS; }
@@ -20,12 +21,15 @@ aclError aclrtSynchronizeStream(aclrtStream) { return ACL_SUCCESS; }
 
 aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy) {
     if (!devPtr || size == 0) return ACL_ERROR_INVALID_PARAM;
-    return infinirtMalloc(devPtr, size) == INFINI_STATUS_SUCCESS ? ACL_SUCCESS : ACL_ERROR_BAD_ALLOC;
+    void *const memory = allocate_host(size);
+    if (!memory) return ACL_ERROR_BAD_ALLOC;
+    *devPtr = memory;
+    return ACL_SUCCESS;
 }
 
 aclError aclrtFree(void *devPtr) {
     if (!devPtr) return ACL_ERROR_INVALID_PARAM;
-    infinirtFree(devPtr);
+    release_host(devPtr);
     return ACL_SUCCESS;
 }
 

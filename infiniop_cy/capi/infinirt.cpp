@@ -3,14 +3,12 @@
 
 #include <string.h>
 
-#include <new>
-
 #include "../core/cuda/driver.h"
+#include "host_memory.h"
 
 namespace {
 thread_local infiniDevice_t current_device = INFINI_DEVICE_CPU;
 thread_local int current_id = 0;
-constexpr std::align_val_t ALIGNMENT{64};
 
 bool exists(int device) { return device >= 0 && device < INFINI_DEVICE_TYPE_COUNT; }
 int count_of(int device) {
@@ -68,7 +66,7 @@ infiniStatus_t infinirtMalloc(void **p_ptr, size_t size) {
     if (!p_ptr) return INFINI_STATUS_NULL_POINTER;
     if (current_device == INFINI_DEVICE_NVIDIA)
         return on_gpu(current_id, [&] { return cuda_driver.allocate(p_ptr, size ? size : 1); });
-    void *memory = ::operator new(size ? size : 1, ALIGNMENT, std::nothrow);
+    void *memory = allocate_host(size);
     if (!memory) return INFINI_STATUS_INTERNAL_ERROR;
     *p_ptr = memory;
     return INFINI_STATUS_SUCCESS;
@@ -77,7 +75,7 @@ infiniStatus_t infinirtMalloc(void **p_ptr, size_t size) {
 infiniStatus_t infinirtFree(void *ptr) {
     if (current_device == INFINI_DEVICE_NVIDIA && ptr)
         return on_gpu(current_id, [&] { return cuda_driver.release(ptr); });
-    ::operator delete(ptr, ALIGNMENT);
+    release_host(ptr);
     return INFINI_STATUS_SUCCESS;
 }
 

@@ -1,4 +1,5 @@
 """Sums of gradients over logical shards, piece by piece, with the next pieces under way."""
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 from math import prod
@@ -39,12 +40,22 @@ class _Tensor:
     shape: tuple
     dtype: np.dtype
     shards: dict = field(default_factory=dict)     # by number, flat
-    addresses: dict = field(default_factory=dict)  # the number by the address
+    places: list = field(default_factory=list)     # (address, end, number) of each that has elements, in order
     unit: int = 0
 
     @property
     def size(self):
         return prod(self.shape)
+
+    def take_place(self, flat, number):
+        """Note where a shard lies. BadParam if that is, in part, where another one does."""
+        start = flat.ctypes.data
+        at = bisect_left(self.places, (start,))
+        for other_start, other_end, other in self.places[max(at - 1, 0):at + 1]:
+            if other_start < start + flat.nbytes and start < other_end:
+                raise status.BadParam(f"{_OP}: gradient {self.name!r} of shard {number} is in the same memory as that of "
+                                      f"shard {other}, expected an array of its own for each")
+        self.places.insert(at, (start, start + flat.nbytes, number))
 
     def description(self):
         return [self.name, self.dtype.name, list(self.shape)]
@@ -234,8 +245,8 @@ class GradientSum:
         BadTensorDtype, BadTensorShape
             The dtype is none of these, or either is not that of other shards.
         BadParam
-            The shard is another worker's, or was added before; the gradient is in the memory of another shard's;
-            or its name was summed since the last `result` already.
+            The shard is another worker's, or was added before; the gradient is, in part, in the memory of
+            another shard's of this name; or its name was summed since the last `result` already.
         """
         array = _core.host_input(gradient, _OP, f"gradient {name!r}")
         number = _whole_number(shard, "shard", 0, self._count - 1)
@@ -246,11 +257,9 @@ class GradientSum:
         if number in tensor.shards:
             raise status.BadParam(f"{_OP}: shard {number} of gradient {name!r} was added before")
         flat = np.ascontiguousarray(array).reshape(-1)
-        address = flat.ctypes.data
-        if flat.size and address in tensor.addresses:
-            raise status.BadParam(f"{_OP}: gradient {name!r} of shard {number} is in the same memory as that of shard "
-                                  f"{tensor.addresses[address]}, expected an array of its own for each")
-        tensor.shards[number], tensor.addresses[address] = flat, number
+        if flat.size:
+            tensor.take_place(flat, number)
+        tensor.shards[number] = flat
 
     def _tensor(self, name, array):
         """The open tensor of a name, made for this array if there is none."""
@@ -399,6 +408,6 @@ def sum_gradient(gradients, shards, workers=None, *, like=None):
         sums.declare("gradient", like)
     for shard, gradient in zip(sums.shards, gradients):
         sums.add("gradient", shard, gradient)
-    if not gradients and like is None:
+    if len(gradients) == 0 and like is None:
         raise status.BadParam("sum_gradient: gradients is empty, expected like= where a worker has no shard")
     return sums.result()["gradient"]

@@ -28,6 +28,8 @@ def test_autograd(masks):
     assert masks == [(False, True, True)]
     assert [g.shape for g in gradients] == [W.shape, B.shape]
     assert autograd.grad(gelu)(0.0) == 0.5
+    mixed = autograd.grad(lambda x: (gelu(x) * np.ones(3)).sum())(np.zeros(3, np.float32))  # in float64 from there on
+    assert (mixed.dtype, mixed.tolist()) == (np.float32, [0.5] * 3)
     with pytest.raises(NotImplementedError, match="gelu: a second derivative"):
         autograd.grad(autograd.grad(gelu))(0.5)
 

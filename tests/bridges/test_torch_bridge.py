@@ -122,6 +122,26 @@ def test_transforms_of_functions():
     torch.testing.assert_close(got, expected)
 
 
+def test_transforms_of_empty_batches():
+    x, w = numbers(0, 2, 1, 5), numbers(3, 1, 2)
+    assert torch.func.vmap(lambda x: bridge.conv(x, w))(x).shape == (0, 2, 3, 4)
+    gradients = torch.func.vmap(torch.func.grad(lambda w, x: bridge.conv(x, w).sum()), (None, 0))(w, x)
+    assert gradients.shape == (0, 3, 1, 2)
+
+
+def test_module_takes_one_sample_without_an_axis():
+    layer, x = bridge.Conv1d(2, 3, 2), numbers(2, 5)
+    torch.testing.assert_close(layer(x), torch.nn.functional.conv1d(x, layer.weight, layer.bias))
+
+
+def test_tensors_to_be_negated_are_refused():
+    """Views whose memory has the opposite sign."""
+    x = torch.complex(torch.ones(3), torch.ones(3)).conj().imag
+    with pytest.raises(TypeError, match=r"relu: input is a tensor that is yet to be negated.* call resolve_neg"):
+        iop.relu(x)
+    assert iop.relu(x.resolve_neg()).tolist() == [0, 0, 0]
+
+
 def test_compiled_module_computes_the_same():
     layer = bridge.Conv2d(2, 3, 3)
     x = numbers(1, 2, 5, 5)

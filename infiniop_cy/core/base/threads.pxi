@@ -127,4 +127,6 @@ class threads:
         return self
 
     def __exit__(self, *exc_info):
-        threads_variable.set(threads_variable.get()[1])
+        limits = threads_variable.get(None)
+        if limits is not None:  # else this is another context than that which entered
+            threads_variable.set(limits[1])

@@ -17,6 +17,7 @@ cdef enum:
     CONV_ALIGN_ELEMENTS = 16  # floats of a cache line
     MAX_PIECES = 12           # of scratch, by name
     OWN_WORDS = 64            # of Blocking.own
+    THREAD_BYTES = 63 << 16   # of a thread's scratch and its share of what is no weights: 4 MB, some for lines and edges
 
 
 cdef extern from "base/support.h" nogil:
@@ -42,8 +43,9 @@ ctypedef struct Scratch:
     int64_t size[MAX_PIECES]
 
 
-# What block says. `own` holds a struct of the algorithm, which the others do not know.
+# What block is told, and says. `own` holds a struct of the algorithm, which the others do not know.
 ctypedef struct Blocking:
+    int64_t others_bytes   # told: a thread's scratch, of other algorithms of this plan
     int64_t prepares       # units of what all tasks share, done before them
     int64_t tasks
     int64_t samples        # that one pass of all units computes, if not 0; else all

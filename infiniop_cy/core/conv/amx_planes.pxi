@@ -123,7 +123,7 @@ cdef bint next_amx_tile(const ConvRun *run, const AmxOutputTiles *tiles, int64_t
                         Prefetch *prefetch) noexcept nogil:
     """Make the tile of that number, the input's block under it, and the prefetch of the tile after it; return False if
     there are fewer. fresh: whether the block is laid out differently from what `block` was, so that its zeros are yet
-    to be written."""
+    to be written; under one tap the tile before may have been packed without planes, which have none then."""
     cdef int64_t size[3]
     cdef InputBlock before = block[0]
     cdef Box next
@@ -131,7 +131,7 @@ cdef bint next_amx_tile(const ConvRun *run, const AmxOutputTiles *tiles, int64_t
     if is_stopped(run) or not nth_tile(&tiles.tiling, run.problem.batch, size, number, tile):
         return False
     amx_input_block(run.sample, tile.extent, tile.samples, block)
-    fresh[0] = number == 0 or memcmp(&before, block, sizeof(InputBlock)) != 0
+    fresh[0] = number == 0 or run.sample.taps == 1 or memcmp(&before, block, sizeof(InputBlock)) != 0
     no_prefetch(prefetch)
     if nth_tile(&tiles.tiling, run.problem.batch, size, number + 1, &next):
         plan_prefetch(run.problem, size, &next, group * run.sample.cout + co_from, cos, calls, prefetch)

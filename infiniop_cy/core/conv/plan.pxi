@@ -156,6 +156,7 @@ cdef int plan_way(ConvPlan *plan, const ConvAlgorithm *algorithm, const SumOrder
     cdef uint64_t float_state
     way.algorithm, way.order = algorithm[0], order[0]
     memset(&way.blocking, 0, sizeof(Blocking))
+    way.blocking.others_bytes = plan.thread_bytes
     float_state = enter_float_state()
     algorithm.block(&plan.problem, order, gradients, plan.threads, &way.blocking)
     leave_float_state(float_state)
@@ -168,7 +169,8 @@ cdef int plan_way(ConvPlan *plan, const ConvAlgorithm *algorithm, const SumOrder
 
 cdef int plan_step(ConvPlan *plan, const ConvAlgorithm *algorithm, const SumOrder *order, int gradients,
                    Failure *failure) noexcept nogil:
-    """Plan an algorithm's part, and where it may not take all samples, that of the one which takes the others."""
+    """Plan an algorithm's part, and before it, where it may not take all samples, that of the one which takes the
+    others."""
     cdef ConvStep *step = &plan.steps[plan.count]
     cdef SampleGeometry plain = plan.problem.sample
     cdef ConvAlgorithm other
@@ -176,19 +178,18 @@ cdef int plan_step(ConvPlan *plan, const ConvAlgorithm *algorithm, const SumOrde
     cdef const char *why = NULL
     step.gradients, step.surveyed = gradients, False
     plan.count += 1
-    if plan_way(plan, algorithm, order, gradients, &step.way, failure):
-        return failure.rule
     plain.parts = 0
-    if plain.dtype != DTYPE_F32 or not gradients & (FOR_GRAD_INPUT | FOR_GRAD_WEIGHT) \
-            or is_accepted(&plain, algorithm, &why):
-        return Rule.PASSED
-    step.surveyed = True
-    plan.survey_bytes = round_up(2 * plan.problem.batch * SURVEY_PIECES, CONV_ALIGN)
-    if choose_algorithm(&plain, NULL, FOR_OUTPUT if plain.forward else gradients, &other, failure):
-        return failure.rule
-    memset(&other_order, 0, sizeof(SumOrder))
-    other.order(&plain, &other_order)
-    return plan_way(plan, &other, &other_order, gradients, &step.otherwise, failure)
+    if plain.dtype == DTYPE_F32 and gradients & (FOR_GRAD_INPUT | FOR_GRAD_WEIGHT) \
+            and not is_accepted(&plain, algorithm, &why):
+        step.surveyed = True
+        plan.survey_bytes = round_up(2 * plan.problem.batch * SURVEY_PIECES, CONV_ALIGN)
+        if choose_algorithm(&plain, NULL, FOR_OUTPUT if plain.forward else gradients, &other, failure):
+            return failure.rule
+        memset(&other_order, 0, sizeof(SumOrder))
+        other.order(&plain, &other_order)
+        if plan_way(plan, &other, &other_order, gradients, &step.otherwise, failure):
+            return failure.rule
+    return plan_way(plan, algorithm, order, gradients, &step.way, failure)
 
 
 cdef int gradients_reading_all(const SampleGeometry *sample, int wanted) noexcept nogil:

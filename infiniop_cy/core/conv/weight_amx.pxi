@@ -14,7 +14,6 @@ cdef enum:
     AMX_G_PLANES = 8
     AMX_LISTED = 9
 
-    AMX_THREAD_BYTES = 63 << 16  # of scratch and sums of tiles, at most
     AMX_AT_ONCE = 1 << 18        # bytes of columns that are packed together, at most
 
 
@@ -112,6 +111,17 @@ cdef void book_amx_pieces(const ConvProblem *problem, WeightAmx *own, Scratch *l
     book(local, AMX_LISTED, tiles.x_pitch, sizeof(int64_t))
 
 
+cdef int64_t fit_amx_rows(const ConvProblem *problem, WeightAmx *own) noexcept nogil:
+    """Give tasks fewer rows while a thread's scratch would be too large; return its bytes."""
+    cdef Scratch local
+    while True:
+        memset(&local, 0, sizeof(local))
+        book_amx_pieces(problem, own, &local)
+        if local.bytes <= THREAD_BYTES or own.tiles.rows <= AMX_HALF:
+            return local.bytes
+        own.tiles.rows = round_up(ceil_div(own.tiles.rows, 2), AMX_HALF)
+
+
 cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                            Blocking *blocking) noexcept nogil:
     """Cut the work into tasks, or let threads share the tiles."""
@@ -119,9 +129,8 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     cdef WeightAmx *own = <WeightAmx *>blocking.own
     cdef AmxOutputTiles *tiles = &own.tiles
     cdef WeightAmx two_rounds
-    cdef Scratch local
     cdef int64_t size[3]
-    cdef int64_t most
+    cdef int64_t most, bytes
     cdef double time
     block_amx_output(problem, order, tiles)
     own.panels, own.parts.bytes, own.parts.joins = ceil_div(sample.cin, AMX_SIDE), 0, 1
@@ -134,15 +143,15 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     if two_amx_rounds_pay(problem, &tiles.tiling, threads, time):
         two_rounds = own[0]
         cut_amx_tasks(problem, 1, True, AMX_OUTPUT_ROWS, &two_rounds.tiles.rows, &two_rounds.task_panels)
+        bytes = max(fit_amx_rows(problem, &two_rounds), blocking.others_bytes)
         two_rounds.parts.tasks = weight_amx_tasks(sample, &two_rounds)
-        memset(&local, 0, sizeof(local))
-        book_amx_pieces(problem, &two_rounds, &local)
-        if book_parts(problem, order, &tiles.tiling, threads, AMX_THREAD_BYTES - local.bytes,
+        if book_parts(problem, order, &tiles.tiling, threads, THREAD_BYTES - bytes,
                       two_rounds.task_panels * sample.taps * amx_tap_bytes(&two_rounds), two_rounds.task_panels,
                       two_rounds.tiles.rows, &two_rounds.parts, blocking):
             own[0] = two_rounds
     if own.one_tile:
         share_operands(problem, threads, time, own, blocking)
+    fit_amx_rows(problem, own)
     own.parts.tasks = weight_amx_tasks(sample, own)
     book_amx_pieces(problem, own, &blocking.local)
     blocking.tasks = own.parts.tasks * own.parts.joins
@@ -331,11 +340,13 @@ cdef int64_t take_joined_panels(const ConvRun *run, int64_t join, WeightAmxTask 
     return first * t.panel // <int64_t>sizeof(float)
 
 
-cdef BiasShare amx_bias_share(const ConvRun *run, const WeightAmxTask *t, int64_t number, char *totals) noexcept nogil:
-    """Start the share of grad_bias of task `number`: the tasks of the same co take one each."""
+cdef BiasShare amx_bias_share(const ConvRun *run, const WeightAmxTask *t, int64_t number, int64_t join,
+                              char *totals) noexcept nogil:
+    """Start the share of grad_bias of task `number`: the tasks of the same co take one each, and of those units that
+    join a task's sums the first one."""
     cdef const WeightAmx *own = <const WeightAmx *>run.blocking.own
     cdef int64_t parts = ceil_div(own.panels, own.task_panels)
-    return bias_share(run, t.co_from, t.cos, number % parts, parts, totals)
+    return bias_share(run, t.co_from, 0 if join else t.cos, number % parts, parts, totals)
 
 
 cdef int64_t amx_task_sums(const ConvRun *run, const WeightAmxTask *t) noexcept nogil:
@@ -489,7 +500,7 @@ cdef bint prepare_weight_amx(const ConvRun *run, int64_t number, char *scratch) 
         return False
     begin_weight_amx(run, task, scratch, &t)
     t.sums = part_sums(run, &own.parts, number)
-    bias = amx_bias_share(run, &t, task, <char *>part_bias(run, &own.parts, number))
+    bias = amx_bias_share(run, &t, task, 0, <char *>part_bias(run, &own.parts, number))
     memset(&block, 0, sizeof(block))
     sum_amx_tile(run, &t, number // own.parts.tasks, &bias, True, &block)
     return False
@@ -503,12 +514,11 @@ cdef void weight_amx_task(const ConvRun *run, int64_t number, char *scratch) noe
     cdef InputBlock block
     cdef BiasShare bias
     begin_weight_amx(run, task, scratch, &t)
-    bias = amx_bias_share(run, &t, task, local_piece(run, AMX_BIAS, scratch))
+    bias = amx_bias_share(run, &t, task, join, local_piece(run, AMX_BIAS, scratch))
     first = take_joined_panels(run, join, &t)
     begin_amx_sums(run, &t)
     memset(&block, 0, sizeof(block))
     if own.parts.bytes:
-        bias.channels = 0 if join else bias.channels
         join_parts(run, &own.parts, &own.tiles.tiling, task, first, amx_task_sums(run, &t), t.sums, &bias)
     else:
         while sum_amx_tile(run, &t, tile, &bias, False, &block):

@@ -384,10 +384,11 @@ cdef void sum_weight_tile(const ConvRun *run, WeightTile *t, const Box *tile, in
         next_weight_group(run, &of_group)
 
 
-cdef BiasShare tile_bias_share(const ConvRun *run, const WeightTile *t, double *totals) noexcept nogil:
-    """Start a task's share of grad_bias: the tasks of the same columns take one each."""
+cdef BiasShare tile_bias_share(const ConvRun *run, const WeightTile *t, int64_t join, double *totals) noexcept nogil:
+    """Start a task's share of grad_bias: the tasks of the same columns take one each, and of those units that join a
+    task's sums the first one."""
     cdef int64_t rows = (<const WeightTiles *>run.blocking.own).rows
-    return bias_share(run, t.group * run.sample.cout + t.co_from, t.groups * t.cos, t.row_from // rows,
+    return bias_share(run, t.group * run.sample.cout + t.co_from, 0 if join else t.groups * t.cos, t.row_from // rows,
                       ceil_div(run.sample.cin * run.sample.taps, rows), <char *>totals)
 
 
@@ -423,7 +424,7 @@ cdef bint prepare_weight_tiles(const ConvRun *run, int64_t number, char *scratch
     if not nth_tile(&own.tiling, run.problem.batch, size, tile_number, &tile):
         return False
     begin_weight_tile(run, task, scratch, &t)
-    bias = tile_bias_share(run, &t, part_bias(run, &own.parts, number))
+    bias = tile_bias_share(run, &t, 0, part_bias(run, &own.parts, number))
     keep_bias(run.problem, &tile, &bias)
     t.sums, t.chains = part_sums(run, &own.parts, number), True
     clear_weight_sums(run, &t)
@@ -455,11 +456,10 @@ cdef void weight_tiles_task(const ConvRun *run, int64_t number, char *scratch, P
     cdef BiasShare bias
     output_size(run.sample, size)
     begin_weight_tile(run, task, scratch, &t)
-    bias = tile_bias_share(run, &t, <double *>local_piece(run, WEIGHT_BIAS, scratch))
+    bias = tile_bias_share(run, &t, join, <double *>local_piece(run, WEIGHT_BIAS, scratch))
     first = take_joined_rows(run, join, &t)
     begin_weight_sums(run, &t)
     if own.parts.bytes:
-        bias.channels = 0 if join else bias.channels
         join_parts(run, &own.parts, &own.tiling, task, first, t.rows * t.pitch, t.sums, &bias)
     while not own.parts.bytes and not is_stopped(run) \
             and nth_tile(&own.tiling, run.problem.batch, size, tile_number, &tile):

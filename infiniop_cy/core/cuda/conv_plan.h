@@ -293,6 +293,7 @@ INFINIOP_COLD static inline CudaConvUnits cuda_conv_units(const CudaConv *conv, 
     units.piece = across_samples ? pixels : conv->pixels_out;
     units.parts = cuda_conv_tiles_of(units.piece, most);
     units.part = cuda_conv_tiles_of(cuda_conv_tiles_of(units.piece, units.parts), CUDA_CONV_CHUNK) * CUDA_CONV_CHUNK;
+    units.parts = cuda_conv_tiles_of(units.piece, units.part);  // rounded up, they may be fewer
     units.count = across_samples ? units.parts : conv->batch;
     if (!across_samples) cuda_conv_multiply(&units.count, units.parts);
     return units;

@@ -61,8 +61,13 @@ cdef class TensorDescriptor:
 
     @classmethod
     def from_array(cls, array):
-        """Describe a NumPy array. Raises BadTensorStrides where a stride is no whole number of elements."""
-        array = input_array(array, "TensorDescriptor.from_array", "array")
+        """Describe a NumPy array. Raises BadTensorStrides where a stride is no whole number of elements, and
+        BadTensorDtype where bytes are swapped or there is no such dtype."""
+        if not isinstance(array, numpy.ndarray):
+            array = input_array(array, "TensorDescriptor.from_array", "array")
+        if not dtypes.code_of(dtypes.name_of(array.dtype)) or not array.dtype.isnative:
+            raise status.BadTensorDtype(f"TensorDescriptor.from_array: dtype {array.dtype!r}, expected float16, bfloat16, "
+                                        "float32, float64 or another number in native byte order")
         if any([stride % array.itemsize for stride in array.strides]):
             raise status.BadTensorStrides(f"TensorDescriptor.from_array: strides of {array.strides} bytes, "
                                           f"expected multiples of {array.itemsize}")
@@ -116,6 +121,11 @@ cdef char *address_in(object value, str op, str name) except? NULL:
     if not 0 <= number < 2**64:
         raise status.BadParam(f"{op}: {name} is {number}, expected an address")
     return <char *><uintptr_t>number
+
+
+cdef bint is_left_out(object value):
+    """Tell whether a tensor is not given: by None, or as the address 0."""
+    return value is None or (type(value) is int and value == 0)
 
 
 cdef bint is_storage(object dtype, const Tensor *described):
@@ -283,7 +293,7 @@ cdef class ConvPlanObject:
         cdef int i, threads = resolve_threads(None, op)
         require_stack(op)
         values = (grad_output, input, weight, None, grad_input, grad_weight, grad_bias)
-        if grad_bias is not None and not self.has_bias:
+        if not self.has_bias and not is_left_out(grad_bias):
             raise status.BadParam(f"{op}: grad_bias is given, but the descriptor was created without a bias")
         for i in range(CONV_TENSORS):
             data[i] = address_of(values[i], &self.tensors[i], i >= CONV_GRAD_INPUT, op, CONV_NAMES[i])

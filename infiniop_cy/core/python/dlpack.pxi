@@ -57,5 +57,7 @@ def read_dlpack(capsule):
     shape = tuple([tensor.shape[d] for d in range(tensor.ndim)])
     strides = None if tensor.strides == NULL else tuple([tensor.strides[d] for d in range(tensor.ndim)])
     kind = DLPACK_KINDS.get(tensor.dtype.code, f"kind {tensor.dtype.code}, ")
-    name = "bool" if tensor.dtype.code == 6 else f"{kind}{tensor.dtype.bits * tensor.dtype.lanes}"
+    name = "bool" if tensor.dtype.code == 6 else f"{kind}{tensor.dtype.bits}"
+    if tensor.dtype.lanes != 1:  # vectors, which are no dtype here
+        name = f"{name}x{tensor.dtype.lanes}"
     return <uintptr_t>tensor.data + tensor.byte_offset, shape, strides, name, owner

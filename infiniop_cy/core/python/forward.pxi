@@ -114,7 +114,7 @@ cdef class ForwardPlanObject:
         cdef char *scratch
         cdef int i, threads = resolve_threads(None, op)
         require_stack(op)
-        if bias is not None and not self.has_bias:
+        if not self.has_bias and not is_left_out(bias):
             raise status.BadParam(f"{op}: bias is given, but the descriptor was created without a bias")
         memset(data, 0, sizeof(data))
         values = (output, input, weight, bias)

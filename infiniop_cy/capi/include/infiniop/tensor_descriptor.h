@@ -9,8 +9,8 @@ typedef struct InfiniopTensorDescriptor *infiniopTensorDescriptor_t;
 
 /* ndim: 0 to 64. shape: ndim lengths, may be NULL where ndim is 0. strides: ndim distances in elements, negative and 0
    (broadcast) allowed; NULL: contiguous, C order. Everything is copied.
-   NULL_POINTER, BAD_TENSOR_DTYPE (unknown), BAD_TENSOR_SHAPE (more than 64 dimensions), BAD_PARAM (sizes beyond 63
-   bits), BAD_TENSOR_STRIDES (a stride beyond 63 bits in bytes). */
+   NULL_POINTER, BAD_TENSOR_DTYPE (unknown), BAD_TENSOR_SHAPE (more than 64 dimensions, a length beyond 63 bits),
+   BAD_PARAM (all elements' bytes beyond 63 bits), BAD_TENSOR_STRIDES (a stride beyond 63 bits in bytes). */
 __C __export infiniStatus_t infiniopCreateTensorDescriptor(infiniopTensorDescriptor_t *desc_ptr, size_t ndim,
                                                            const size_t *shape, const ptrdiff_t *strides,
                                                            infiniDtype_t dtype);
