@@ -258,6 +258,37 @@ def test_the_sign_of_a_sum_that_underflows(batch):
     assert len(signs) == 1
 
 
+@pytest.mark.parametrize("channels", [1, 8])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_sum_that_underflows_is_added_to_minus_zero(channels, dtype):
+    """Its sign follows from neither the layout nor how a batch is cut, what it is added to being -0 or 0."""
+    tiny = 1e-30 if dtype == "float32" else 1e-200
+    g, x = np.full((2, 4, channels, 1, 72), tiny, dtype)
+    w, signs = np.zeros((channels, channels, 1, 1), dtype), set()
+    for lay in np.array, LAYOUTS["channels last"]:
+        for parts in 1, 4:
+            out = np.full_like(w, -0.0)
+            for some_g, some_x in zip(np.split(g, parts), np.split(-x, parts)):
+                iop.conv_backward._function(lay(some_g), lay(some_x), w, device="cuda", accumulate=True,
+                                            output_mask=(False, True, False), out=(None, out, None))
+            signs.add(np.signbit(out).tobytes())
+    assert len(signs) == 1
+
+
+def test_finite_factors_stay_finite_as_tf32(monkeypatch):
+    """Rounded to inf, they would make NaN of the zeros in the padding, which they meet."""
+    monkeypatch.setenv("INFINIOP_CY_TF32", "1")
+    x, w = np.ones((1, 8, 10, 10), np.float32), np.zeros((8, 8, 3, 3), np.float32)
+    w[0, 0, 0, 0] = np.finfo(np.float32).max
+    output = iop.conv._function(x, w, padding=1, device="cuda")
+    assert np.isfinite(output).all()
+    assert not output[0, 0, 0].any() and not output[0, 0, :, 0].any()
+    g = np.zeros_like(x)
+    g[0, 0, 0, 0] = np.finfo(np.float32).max
+    gradient = iop.conv_backward._function(g, x, w, padding=1, device="cuda").grad_weight
+    assert np.isfinite(gradient).all() and not gradient[0, 0, 0].any()
+
+
 @pytest.mark.parametrize("where", ["parts", "few"])
 def test_inf_where_it_meets_no_padding(where, rng):
     result, summed, space, kernel, groups = LONG_SUMS["taps"]

@@ -90,6 +90,25 @@ def torch(request, monkeypatch):
     CACHE.clear()
 
 
+@pytest.mark.parametrize("layout", ["plain", "subclass"])
+def test_a_subclass_is_on_the_current_stream_too(torch, layout, rng):
+    """Its type is of the module that defines it; torch's array interface, which it has, too, names no stream."""
+    class Mine(Tensor):
+        __module__ = "somebody"
+
+        @property
+        def __cuda_array_interface__(self):
+            return {"typestr": self.dtype_.str, "shape": self.shape, "strides": None, "version": 2,
+                    "data": (self.data_ptr(), False)}
+
+    g, x = (random_values(rng, (5,), "float32") for _ in range(2))
+    tensors = [torch.tensor(a) for a in (g, x, np.zeros_like(x))]
+    for tensor in tensors:
+        tensor.__class__ = Mine if layout == "subclass" else Tensor
+    relu(tensors[0], tensors[1], out=tensors[2])
+    assert same_bits(torch.values(tensors[2]), expected(g, x))
+
+
 def expected(g, x):
     return np.where(x.astype(float) <= 0, np.zeros_like(g), g)
 
