@@ -32,6 +32,7 @@ INPUT = ("tests/test_conv.py", "tests/cuda/test_conv_tiles.py", "-k", f"{KINDS} 
 FEW = ("tests/cuda/test_conv_tiles.py", "-k", "few_channels_of or no_padding and few")
 CHANNELS = ("tests/cuda/test_drawn_convolutions.py", "-k", "float16")
 PARTS = ("tests/cuda/test_conv_tiles.py", "-k", "sums_in_parts or no_padding and parts or no_tap_meets")
+TF32 = ("tests/cuda/test_conv_tiles.py", "-k", "finite_factors")
 SIGNS = ("tests/cuda/test_conv_tiles.py", "-k", "underflows")
 FORWARD = ("tests/test_conv_forward.py", "-k",
            "(test_exact or test_inf_and_nan) and float32 and (2d- or wide-3d) and not random or "
@@ -79,6 +80,9 @@ REPLACEMENTS = [
     ("cuda/conv_few_channels.cuh", "if (co == 0) pixels", "pixels", FEW),
     ("cuda/conv_few_channels.cuh", "nonfinite = 1;", "", FEW),
     ("cuda/conv_grad_weight.cuh", "total[at[i]] + S(0)", "total[at[i]]", SIGNS),
+    ("cuda/conv_grad_weight.cuh", "to_compute(*out[i]) + S(0)", "to_compute(*out[i])", SIGNS),
+    ("cuda/conv_tensor_cores.cuh", "fminf(fmaxf(v, -most), most)", "v", TF32),
+    (ARRAYS, "for kind in type(value).__mro__]", "for kind in (type(value),)]", TORCH),
     ("cuda/conv_grad_weight.cuh", "a.by_channels ? tap * c.cin + ci", "false ? 0", CHANNELS),
     ("cuda/conv_grad_weight.cuh", "p.start[0] != CONV_ABSENT && row < rows", "row < rows", CHANNELS),
     ("cuda/conv_grad_weight.cuh", "p.start[0] != CONV_ABSENT && row < rows", "p.start[0] != CONV_ABSENT", CHANNELS),
