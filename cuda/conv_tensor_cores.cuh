@@ -31,10 +31,11 @@ template <> inline constexpr bool has_tensor_cores<bfloat16> = true;
 template <> struct tensor_core<bfloat16> : core_of<__nv_bfloat16, __nv_bfloat16, 16> {};
 template <> inline constexpr bool has_tensor_cores<float> = true;
 template <> struct tensor_core<float> : core_of<nvcuda::wmma::precision::tf32, float, 8> {
-    // What is finite stays so: rounded to inf, it would be NaN where it meets the zeros of padding.
+    // What is finite stays so: rounded to inf, it would be NaN where it meets the zeros of padding. So the bit by which
+    // the largest numbers would be rounded up is taken off them.
     static INFINIOP_INLINE float prepare(float v) {
-        constexpr float most = 0x1.ffcp127f;
-        return nvcuda::wmma::__float_to_tf32(fabsf(v) < INFINITY ? fminf(fmaxf(v, -most), most) : v);
+        const unsigned bits = __float_as_uint(v);
+        return nvcuda::wmma::__float_to_tf32((bits & 0x7FFFF000) == 0x7F7FF000 ? __uint_as_float(bits & ~0x1000u) : v);
     }
 };
 #endif

@@ -582,7 +582,8 @@ def check_workspace(case, dtype, strides, threads):
     with iop.Handle() as handle, iop.threads(threads):
         tensors = [iop.TensorDescriptor(shape, dtype, strides(shape)) for shape in case.shapes]
         steps, pads, dilations, groups = case.geometry
-        op = iop.ConvBackwardDescriptor(handle, *tensors, None, [before for before, _ in pads], steps, dilations, groups)
+        before = [first for first, _ in pads]
+        op = iop.ConvBackwardDescriptor(handle, *tensors, None, before, steps, dilations, groups)
     cout, columns = case.cout // groups, case.cin // groups * item + 64
     if ISA == "amx" and dtype != "float64":
         cout, columns = -(-cout // 32) * 32, -(-case.cin // groups // 32) * 32 * (6 if dtype == "float32" else item)
@@ -616,10 +617,10 @@ def test_workspace_of_drawn_layers_is_bounded(dtype, strides, on_gpu):
         axes, groups = rng.choice([1, 2, 2, 3]), rng.choice([1, 1, 1, 2, 8])
         cin, cout = rng.choice([16, 24, 64, 80, 128, 256, 320, 512, 1024], 2) // (4 if groups > 1 else 1)
         kernel, dilation, stride = rng.choice([1, 3, 3, 5, 7]), rng.choice([1, 1, 2, 3]), rng.choice([1, 1, 2])
-        size = rng.choice([50, 200, 1000, 4000] if axes == 1 else [7, 8, 14, 20, 28, 56, 112] if axes == 2 else [8, 20, 32])
+        size = rng.choice({1: [50, 200, 1000, 4000], 2: [7, 8, 14, 20, 28, 56, 112], 3: [8, 20, 32]}[int(axes)])
         numbers = [int(n) for n in (rng.choice([1, 2, 4, 8, 32, 64]), groups, groups * cin, groups * cout)]
-        padding = int(kernel // 2 * dilation)
-        case = ConvCase("drawn", *numbers, (int(size),) * axes, (int(kernel),) * axes, int(stride), padding, int(dilation))
+        steps = int(stride), int(kernel // 2 * dilation), int(dilation)
+        case = ConvCase("drawn", *numbers, (int(size),) * axes, (int(kernel),) * axes, *steps)
         check_workspace(case, dtype, strides, int(rng.choice([2, 3, 8, 32])))
 
 

@@ -45,8 +45,8 @@ def library_of(value):
 def refuse_lazy(value, what):
     """Raise TypeError for a torch tensor whose memory has the opposite sign, a view of a conjugate's imaginary part."""
     if library_of(value) == "torch" and getattr(value, "is_neg", bool)():
-        raise TypeError(f"{what} is a tensor that is yet to be negated, expected one whose memory has its numbers: call "
-                        "resolve_neg() first")
+        raise TypeError(f"{what} is a tensor that is yet to be negated, expected one whose memory has its numbers: "
+                        "call resolve_neg() first")
 
 
 def _has_interface(value):

@@ -53,8 +53,8 @@ class _Tensor:
         at = bisect_left(self.places, (start,))
         for other_start, other_end, other in self.places[max(at - 1, 0):at + 1]:
             if other_start < start + flat.nbytes and start < other_end:
-                raise status.BadParam(f"{_OP}: gradient {self.name!r} of shard {number} is in the same memory as that of "
-                                      f"shard {other}, expected an array of its own for each")
+                raise status.BadParam(f"{_OP}: gradient {self.name!r} of shard {number} is in the same memory as that "
+                                      f"of shard {other}, expected an array of its own for each")
         self.places.insert(at, (start, start + flat.nbytes, number))
 
     def description(self):

@@ -17,7 +17,7 @@ cdef enum:
     CONV_ALIGN_ELEMENTS = 16  # floats of a cache line
     MAX_PIECES = 12           # of scratch, by name
     OWN_WORDS = 64            # of Blocking.own
-    THREAD_BYTES = 63 << 16   # of a thread's scratch and its share of what is no weights: 4 MB, some for lines and edges
+    THREAD_BYTES = 63 << 16   # of a thread's scratch and its share of what is no weights: 4 MB, but for some lines
 
 
 cdef extern from "base/support.h" nogil:

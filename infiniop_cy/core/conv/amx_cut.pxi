@@ -72,8 +72,9 @@ cdef double try_amx_rows(const ConvProblem *problem, int threads, bint packing, 
 cdef double cut_amx_tasks(const ConvProblem *problem, int threads, bint packing, int64_t most_rows, int64_t *rows,
                           int64_t *panels) noexcept nogil:
     """Find the rows, of at most most_rows, and the panels of columns of a task whose sums fit the cache; return the
-    time that all of them take, or about, with packing or without it; negative where there are none. Rows are halved, and cut evenly into one task more
-    than that makes: 1280 rows as 512, 512 and 256 take two threads longer than four times 320."""
+    time that all of them take, or about, with packing or without it; negative where there are none. Rows are halved,
+    and cut evenly into one task more than that makes: 1280 rows as 512, 512 and 256 take two threads longer than four
+    times 320."""
     cdef int64_t cout = problem.sample.cout, most = min(cout, most_rows), even
     cdef double least = -1
     while True:

@@ -20,8 +20,9 @@ cdef void share_operands(const ConvProblem *problem, int threads, double time, W
     cdef int64_t rows = ceil_div(sample.cout, SHARED_ROWS), units = rows + own.panels
     cdef int64_t cells = rows * (SHARED_ROWS // AMX_HALF) * own.tiles.g_cells
     cdef int64_t pairs = own.panels * own.panel_bytes, weights
-    cdef double multiplying, packing = sample.groups * (amx_packing_time(problem, sample.cout, sample.cin) / threads
+    cdef double packing = sample.groups * (amx_packing_time(problem, sample.cout, sample.cin) / threads
                                            + <double>SHARED_READ_TIME * (sample.cin + sample.cout))
+    cdef double multiplying
     if mul_overflows(sample.cin * sample.cout, sample.taps * amx_element_bytes(sample), &weights) \
             or cells + pairs > weights + threads * SHARED_BYTES:
         return

@@ -66,8 +66,8 @@ cdef class TensorDescriptor:
         if not isinstance(array, numpy.ndarray):
             array = input_array(array, "TensorDescriptor.from_array", "array")
         if not dtypes.code_of(dtypes.name_of(array.dtype)) or not array.dtype.isnative:
-            raise status.BadTensorDtype(f"TensorDescriptor.from_array: dtype {array.dtype!r}, expected float16, bfloat16, "
-                                        "float32, float64 or another number in native byte order")
+            raise status.BadTensorDtype(f"TensorDescriptor.from_array: dtype {array.dtype!r}, expected numbers in "
+                                        "native byte order")
         if any([stride % array.itemsize for stride in array.strides]):
             raise status.BadTensorStrides(f"TensorDescriptor.from_array: strides of {array.strides} bytes, "
                                           f"expected multiples of {array.itemsize}")
