@@ -135,7 +135,7 @@ def test_bias_of_any_strides_and_address_0_for_none(rng):
     bias, output = np.zeros(3, np.float32), np.zeros_like(g)
     with iop.Handle("cpu") as handle:
         with iop.ConvBackwardDescriptor(handle, *t, one, 0, 1, 1, 1) as op:
-            calculate(op, iop.empty_workspace(handle, op.workspace_size), None, None, bias, g, x, w)
+            op.calculate(iop.empty_workspace(handle, op.workspace_size), None, None, bias, g, x, w)
             assert bias.tolist() == [4, 4, 4]
         with iop.ConvBackwardDescriptor(handle, *t, None, 0, 1, 1, 1) as op:
             workspace = iop.empty_workspace(handle, op.workspace_size)

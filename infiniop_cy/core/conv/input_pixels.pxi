@@ -11,7 +11,8 @@ cdef enum:
     LANE_ROWS = 128           # of sums, all phases together
     LANE_POSITIONS = 4096     # of a packed block, at most; or more of them, of few channels:
     LANE_MAX_POSITIONS = 1 << 14
-    LANE_ELEMENTS = 1 << 18   # of the block, or the sums
+    LANE_ELEMENTS = 1 << 18   # of the block, or the sums, of several groups
+    LANE_MOST_ELEMENTS = 3 << 18  # of the block of several samples
     LANE_DEPTH = 8            # output channels, at most, where the input channels fill a vector
     LONG_VECTOR = 16          # lanes; from here on two thirds of a vector are measured to be as good as a full one
 
@@ -156,9 +157,9 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
     phase_grid(sample, grid)
     cut_input_pixels(sample, &own.tiling)
     positions, pixels = halo_positions(sample, own.tiling.extent, LANE_MAX_POSITIONS), tiling_pixels(&own.tiling)
-    join_samples(grid, problem.batch, min(LANE_POSITIONS // positions,
-                                          LANE_SUMS // (phase_count(sample) * pixels_rows(sample) * pixels)),
-                 &own.tiling)
+    join_samples(grid, problem.batch,
+                 min(min(LANE_POSITIONS // positions, LANE_MOST_ELEMENTS // (positions * max(<int64_t>1, order.channels))),
+                     LANE_SUMS // (phase_count(sample) * pixels_rows(sample) * pixels)), &own.tiling)
     own.tiles = count_tiles(&own.tiling, problem.batch, grid)
     own.plane = odd_lines(own.tiling.samples * positions)
     own.pitch = own.plane + width

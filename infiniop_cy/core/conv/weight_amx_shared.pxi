@@ -24,7 +24,7 @@ cdef void share_operands(const ConvProblem *problem, int threads, double time, W
                                            + <double>SHARED_READ_TIME * (sample.cin + sample.cout))
     cdef double multiplying
     if mul_overflows(sample.cin * sample.cout, sample.taps * amx_element_bytes(sample), &weights) \
-            or cells + pairs > weights + threads * SHARED_BYTES:
+            or cells + pairs > weights + threads * SHARED_BYTES // sample.groups:
         return
     multiplying = cut_amx_tasks(problem, threads, False, AMX_OUTPUT_ROWS, &sharing.tiles.rows, &sharing.task_panels)
     if multiplying < 0 or packing + multiplying >= time:

@@ -39,7 +39,7 @@ INFINIOP_COLD static inline int64_t cuda_conv_workspace(const CudaConvProblem *p
     if (input.bytes < 0 || input.blocks < 0 || weight.bytes < 0) return -1;
     for (int64_t more : {images.outer_bytes, images.inner_bytes})
         if (more < 0 || add_overflows(bytes, more, &bytes)) return -1;
-    return bytes;
+    return bytes > INT64_MAX - CUDA_CONV_ALIGN ? -1 : bytes;  // callers add that much
 }
 
 struct CudaConvRun {
