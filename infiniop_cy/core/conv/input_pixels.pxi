@@ -146,7 +146,7 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
     cdef InputPixels *own = <InputPixels *>blocking.own
     cdef const RegisterTile *tile = pixels_tile(sample)
     cdef int64_t grid[3]
-    cdef int64_t positions, pixels, width = tile.vectors * sample.lanes
+    cdef int64_t positions, pixels, most, width = tile.vectors * sample.lanes
     cdef Scratch *local = &blocking.local
     if both_lie_by_channels(problem):
         block_input_gemm(problem, order, gradients, threads, blocking)
@@ -157,9 +157,9 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
     phase_grid(sample, grid)
     cut_input_pixels(sample, &own.tiling)
     positions, pixels = halo_positions(sample, own.tiling.extent, LANE_MAX_POSITIONS), tiling_pixels(&own.tiling)
-    join_samples(grid, problem.batch,
-                 min(min(LANE_POSITIONS // positions, LANE_MOST_ELEMENTS // (positions * max(<int64_t>1, order.channels))),
-                     LANE_SUMS // (phase_count(sample) * pixels_rows(sample) * pixels)), &own.tiling)
+    most = min(LANE_POSITIONS // positions, LANE_SUMS // (phase_count(sample) * pixels_rows(sample) * pixels))
+    most = min(most, LANE_MOST_ELEMENTS // (positions * max(<int64_t>1, order.channels)))
+    join_samples(grid, problem.batch, most, &own.tiling)
     own.tiles = count_tiles(&own.tiling, problem.batch, grid)
     own.plane = odd_lines(own.tiling.samples * positions)
     own.pitch = own.plane + width
