@@ -1,4 +1,5 @@
 """What a call leaves alone: forks, other threads, OpenMP, floating-point state, the terminal; and 64-bit sizes."""
+import contextvars
 import ctypes
 import gc
 import mmap
@@ -230,6 +231,13 @@ def test_num_threads_precedence(monkeypatch):
         assert threads()[0] == 4
     finally:
         library.omp_set_num_threads(before)
+
+
+def test_threads_left_in_another_context_than_entered():
+    """As by a generator that another task ends: there is no limit to take away."""
+    limit = iop.threads(1)
+    contextvars.Context().run(limit.__enter__)
+    contextvars.Context().run(limit.__exit__, None, None, None)
 
 
 @needs_proc
