@@ -122,7 +122,8 @@ def test_descriptor_of_an_array_and_not_of_a_copy():
     (iop.BadTensorDtype, "native byte order", np.zeros(3, np.dtype(np.float32).newbyteorder())),
     (iop.BadTensorDtype, "dtype dtype\\('V'\\)", np.zeros(3, "V0")),
     (iop.BadTensorDtype, "M8", np.zeros(3, "M8[s]")),
-], ids=["packed", "swapped", "no bytes", "times"])
+    (TypeError, "array is a MaskedArray, expected a plain ndarray", np.ma.zeros(3)),
+], ids=["packed", "swapped", "no bytes", "times", "masked"])
 def test_arrays_that_are_not_described(exception, message, array):
     with pytest.raises(exception, match=message):
         iop.TensorDescriptor.from_array(array)

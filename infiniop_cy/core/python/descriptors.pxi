@@ -63,14 +63,16 @@ cdef class TensorDescriptor:
     def from_array(cls, array):
         """Describe a NumPy array. Raises BadTensorStrides where a stride is no whole number of elements, and
         BadTensorDtype where bytes are swapped or there is no such dtype."""
-        if not isinstance(array, numpy.ndarray):
-            array = input_array(array, "TensorDescriptor.from_array", "array")
+        cdef str op = "TensorDescriptor.from_array"
+        if isinstance(array, numpy.ndarray):
+            refuse_subclass(array, op, "array")
+        else:
+            array = input_array(array, op, "array")
         if not dtypes.code_of(dtypes.name_of(array.dtype)) or not array.dtype.isnative:
-            raise status.BadTensorDtype(f"TensorDescriptor.from_array: dtype {array.dtype!r}, expected numbers in "
-                                        "native byte order")
+            raise status.BadTensorDtype(f"{op}: dtype {array.dtype!r}, expected numbers in native byte order")
         if any([stride % array.itemsize for stride in array.strides]):
-            raise status.BadTensorStrides(f"TensorDescriptor.from_array: strides of {array.strides} bytes, "
-                                          f"expected multiples of {array.itemsize}")
+            raise status.BadTensorStrides(f"{op}: strides of {array.strides} bytes, expected multiples of "
+                                          f"{array.itemsize}")
         return cls(array.shape, array.dtype, tuple([stride // array.itemsize for stride in array.strides]))
 
     @property
