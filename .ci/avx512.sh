@@ -9,6 +9,7 @@ make .venv/test.stamp INFINIOP_CY_EMULATE_AVX512=1 INFINIOP_CY_EMULATE_AMX=1
 export OMP_WAIT_POLICY=passive
 for INFINIOP_CY_ISA in avx512 amx; do
     export INFINIOP_CY_ISA
+    "$python" -m pytest tests/test_conv_memory.py
     "$python" -m pytest tests/test_conv_random.py -k "underflow or subnormal or overflow or zeros"
     for direction in '' --forward; do
         "$python" tests/attack_conv.py --seeds 5000 5030 --jobs 2 $direction
