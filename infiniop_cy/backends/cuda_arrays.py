@@ -38,8 +38,11 @@ LIBRARIES = ("pycuda", "torch", "cupy", "numba")
 def library_of(value):
     """Top package of a value's type: "pycuda", "torch", "cupy", "numba", ... One of these of a subclass, too, wherever
     it is defined."""
-    packages = [kind.__module__.partition(".")[0] for kind in type(value).__mro__]
-    return next((package for package in packages if package in LIBRARIES), packages[0])
+    for kind in type(value).__mro__:
+        package = kind.__module__.partition(".")[0]
+        if package in LIBRARIES:
+            return package
+    return type(value).__module__.partition(".")[0]
 
 
 def refuse_lazy(value, what):

@@ -82,7 +82,7 @@ REPLACEMENTS = [
     ("cuda/conv_grad_weight.cuh", "total[at[i]] + S(0)", "total[at[i]]", SIGNS),
     ("cuda/conv_grad_weight.cuh", "to_compute(*out[i]) + S(0)", "to_compute(*out[i])", SIGNS),
     ("cuda/conv_tensor_cores.cuh", "__uint_as_float(bits & ~0x1000u)", "v", TF32),
-    (ARRAYS, "for kind in type(value).__mro__]", "for kind in (type(value),)]", TORCH),
+    (ARRAYS, "for kind in type(value).__mro__:", "for kind in (type(value),):", TORCH),
     ("cuda/conv_grad_weight.cuh", "a.by_channels ? tap * c.cin + ci", "false ? 0", CHANNELS),
     ("cuda/conv_grad_weight.cuh", "p.start[0] != CONV_ABSENT && row < rows", "row < rows", CHANNELS),
     ("cuda/conv_grad_weight.cuh", "p.start[0] != CONV_ABSENT && row < rows", "p.start[0] != CONV_ABSENT", CHANNELS),

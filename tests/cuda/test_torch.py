@@ -90,8 +90,8 @@ def torch(request, monkeypatch):
     CACHE.clear()
 
 
-@pytest.mark.parametrize("layout", ["plain", "subclass"])
-def test_a_subclass_is_on_the_current_stream_too(torch, layout, rng):
+@pytest.mark.parametrize("kind", ["plain", "subclass"])
+def test_a_subclass_is_on_the_current_stream_too(torch, kind, rng):
     """Its type is of the module that defines it; torch's array interface, which it has, too, names no stream."""
     class Mine(Tensor):
         __module__ = "somebody"
@@ -104,7 +104,7 @@ def test_a_subclass_is_on_the_current_stream_too(torch, layout, rng):
     g, x = (random_values(rng, (5,), "float32") for _ in range(2))
     tensors = [torch.tensor(a) for a in (g, x, np.zeros_like(x))]
     for tensor in tensors:
-        tensor.__class__ = Mine if layout == "subclass" else Tensor
+        tensor.__class__ = Mine if kind == "subclass" else Tensor
     relu(tensors[0], tensors[1], out=tensors[2])
     assert same_bits(torch.values(tensors[2]), expected(g, x))
 

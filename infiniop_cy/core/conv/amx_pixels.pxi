@@ -5,7 +5,8 @@
 cdef enum:
     AMX_MAX_PIXELS = 896         # of a tile
     AMX_MIN_PIXELS = 224
-    AMX_INPUT_BYTES = 1 << 20    # of its block and sums, or about
+    AMX_INPUT_BYTES = 1 << 20    # of its block and sums, or about, by its pixels
+    AMX_BLOCK_BYTES = 7 << 19    # of these, by its positions, at most: many may be halos and gaps
     AMX_POSITIONS = 4096         # of a packed block of grad_output, at most
     AMX_LINE = 64                # bytes of a chunk of channels of one position
     AMX_SUM_ROW = 128            # bytes of the sums of one position, of one panel
@@ -259,6 +260,19 @@ ctypedef struct AmxPixelSteps:
     int64_t *b_offset
     int64_t count
     AmxRows rows
+
+
+cdef int64_t amx_tiling_positions(const SampleGeometry *sample, const Tiling *tiling) noexcept nogil:
+    """Count the positions of a tile's block."""
+    return tiling.samples * halo_positions(sample, tiling.extent, AMX_POSITIONS)
+
+
+cdef bint amx_block_is_large(const SampleGeometry *sample, const Tiling *tiling, int64_t chunks,
+                             int64_t panels) noexcept nogil:
+    """Say whether so many chunks of grad_output, packed, and the sums of so many panels are more than a thread has room
+    for."""
+    return amx_tiling_positions(sample, tiling) * (chunks * sample.parts * AMX_LINE + panels * AMX_SUM_ROW) \
+        > AMX_BLOCK_BYTES
 
 
 cdef int64_t most_chain_steps(const SampleGeometry *sample) noexcept nogil:

@@ -6,8 +6,6 @@ cdef enum:
     AMX_NEAR_WEIGHTS = 1 << 20   # bytes of a task's weights that are read again for some pixels; measured
     AMX_READY_PANELS = 2         # of a task, with more of which packing pays: lines that begin anywhere cost two
 
-    AMX_BLOCK_BYTES = 7 << 19    # of a block, packed, and of its sums, at most: many positions may be halos and gaps
-
     AMX_TASK_PANELS = 16         # of a task, at most, if it does not write whole pixels
     AMX_FEW_PANELS = 8           # of a task, with as many of which packing takes as long as a third of the products
 
@@ -115,13 +113,6 @@ cdef void cut_input_columns(const ConvProblem *problem, int threads, InputAmx *o
         parts += 1
 
 
-cdef int64_t input_amx_bytes(const SampleGeometry *sample, const SumOrder *sums, InputAmx *own) noexcept nogil:
-    """Count the positions of a block, and return the bytes of what is packed and summed of them."""
-    own.positions = own.tiling.samples * halo_positions(sample, own.tiling.extent, AMX_POSITIONS)
-    return own.positions * (ceil_div(sums.channels, AMX_STEPS) * sample.parts * AMX_LINE
-                            + own.task_panels * AMX_SUM_ROW)
-
-
 cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                           Blocking *blocking) noexcept nogil:
     """Make the tiles smaller, then the tasks narrower, while there are too few tasks for the threads."""
@@ -145,12 +136,13 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
         own.tiles = tile_phases(&wide, pixels, AMX_POSITIONS, &own.tiling)
     if not own.late:
         cut_input_columns(&wide, threads, own)
-    while input_amx_bytes(sample, &sums, own) > AMX_BLOCK_BYTES and pixels > AMX_SIDE and not own.late:
+    chunks = ceil_div(sums.channels, AMX_STEPS)
+    while not own.late and pixels > AMX_SIDE and amx_block_is_large(sample, &own.tiling, chunks, own.task_panels):
         pixels //= 2
         own.tiles = tile_phases(&wide, pixels, AMX_POSITIONS, &own.tiling)
-    while input_amx_bytes(sample, &sums, own) > AMX_BLOCK_BYTES and own.task_panels > 1:
+    while own.task_panels > 1 and amx_block_is_large(sample, &own.tiling, chunks, own.task_panels):
         own.task_panels = ceil_div(own.task_panels, 2)
-    chunks = ceil_div(sums.channels, AMX_STEPS)
+    own.positions = amx_tiling_positions(sample, &own.tiling)
     book(local, AMX_PREPARED, AMX_STEPS * AMX_SIDE * min(sample.taps, <int64_t>AMX_STAGED_TAPS),
          itemsize_of(sample.dtype))
     book(local, AMX_OUTPUT, max(own.positions * chunks, 2 * AMX_SIDE * amx_chunks(sample)) * sample.parts, AMX_LINE)

@@ -71,12 +71,6 @@ cdef void order_input_amx_fused(const SampleGeometry *sample, SumOrder *order) n
     order.channels, order.taps = sample.cout, halo_taps(sample)
 
 
-cdef int64_t input_fused_bytes(const SampleGeometry *sample, InputAmxFused *own) noexcept nogil:
-    """Count the positions of a block, and return the bytes of what is packed and summed of them."""
-    own.positions = own.tiling.samples * halo_positions(sample, own.tiling.extent, AMX_POSITIONS)
-    return own.positions * (amx_chunks(sample) * sample.parts * AMX_LINE + AMX_SUM_ROW)
-
-
 cdef void block_input_amx_fused(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                                 Blocking *blocking) noexcept nogil:
     """Make the tiles smaller while there are too few tasks for the threads, or their blocks are too large."""
@@ -88,10 +82,11 @@ cdef void block_input_amx_fused(const ConvProblem *problem, const SumOrder *orde
     while threads > 1 and pixels > AMX_MIN_PIXELS and sample.groups * own.tiles < 4 * threads:
         pixels //= 2
         own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, &own.tiling)
-    while input_fused_bytes(sample, own) > AMX_BLOCK_BYTES and pixels > AMX_SIDE:
+    while pixels > AMX_SIDE and amx_block_is_large(sample, &own.tiling, amx_chunks(sample), 1):
         pixels //= 2
         own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, &own.tiling)
     blocking.tasks = sample.groups * own.tiles
+    own.positions = amx_tiling_positions(sample, &own.tiling)
     book(&blocking.shared, FUSED_WEIGHTS, sample.groups * steps, amx_step_bytes(sample))
     book(local, FUSED_PREPARED, AMX_STEPS * AMX_SIDE, itemsize_of(sample.dtype))
     book(local, FUSED_OUTPUT, own.positions * amx_chunks(sample) * sample.parts, AMX_LINE)

@@ -111,14 +111,13 @@ cdef void book_amx_pieces(const ConvProblem *problem, WeightAmx *own, Scratch *l
     book(local, AMX_LISTED, tiles.x_pitch, sizeof(int64_t))
 
 
-cdef int64_t fit_amx_rows(const ConvProblem *problem, WeightAmx *own) noexcept nogil:
-    """Give tasks fewer rows while a thread's scratch would be too large; return its bytes."""
-    cdef Scratch local
+cdef void fit_amx_pieces(const ConvProblem *problem, WeightAmx *own, Scratch *local) noexcept nogil:
+    """Make that room, and give tasks fewer rows while it would be too large."""
     while True:
-        memset(&local, 0, sizeof(local))
-        book_amx_pieces(problem, own, &local)
+        memset(local, 0, sizeof(Scratch))
+        book_amx_pieces(problem, own, local)
         if local.bytes <= THREAD_BYTES or own.tiles.rows <= AMX_HALF:
-            return local.bytes
+            return
         own.tiles.rows = round_up(ceil_div(own.tiles.rows, 2), AMX_HALF)
 
 
@@ -128,9 +127,10 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     cdef const SampleGeometry *sample = &problem.sample
     cdef WeightAmx *own = <WeightAmx *>blocking.own
     cdef AmxOutputTiles *tiles = &own.tiles
+    cdef Scratch *local = &blocking.local
     cdef WeightAmx two_rounds
     cdef int64_t size[3]
-    cdef int64_t most, bytes
+    cdef int64_t most
     cdef double time
     block_amx_output(problem, order, tiles)
     own.panels, own.parts.bytes, own.parts.joins = ceil_div(sample.cin, AMX_SIDE), 0, 1
@@ -143,17 +143,16 @@ cdef void block_weight_amx(const ConvProblem *problem, const SumOrder *order, in
     if two_amx_rounds_pay(problem, &tiles.tiling, threads, time):
         two_rounds = own[0]
         cut_amx_tasks(problem, 1, True, AMX_OUTPUT_ROWS, &two_rounds.tiles.rows, &two_rounds.task_panels)
-        bytes = max(fit_amx_rows(problem, &two_rounds), blocking.others_bytes)
+        fit_amx_pieces(problem, &two_rounds, local)
         two_rounds.parts.tasks = weight_amx_tasks(sample, &two_rounds)
-        if book_parts(problem, order, &tiles.tiling, threads, THREAD_BYTES - bytes,
+        if book_parts(problem, order, &tiles.tiling, threads, THREAD_BYTES - max(local.bytes, blocking.others_bytes),
                       two_rounds.task_panels * sample.taps * amx_tap_bytes(&two_rounds), two_rounds.task_panels,
                       two_rounds.tiles.rows, &two_rounds.parts, blocking):
             own[0] = two_rounds
     if own.one_tile:
         share_operands(problem, threads, time, own, blocking)
-    fit_amx_rows(problem, own)
+    fit_amx_pieces(problem, own, local)
     own.parts.tasks = weight_amx_tasks(sample, own)
-    book_amx_pieces(problem, own, &blocking.local)
     blocking.tasks = own.parts.tasks * own.parts.joins
 
 

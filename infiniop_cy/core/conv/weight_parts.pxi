@@ -37,7 +37,6 @@ cdef bint book_parts(const ConvProblem *problem, const SumOrder *order, const Ti
     if threads == 1 or order.accumulate or tiling.extent[0] > 1 or sample.groups >= PARTS_GROUPS * threads \
             or parts.tasks > max(<int64_t>PARTS_TASKS * threads, sample.groups) or tiles < 2 * threads \
             or mul_overflows(tiles * parts.tasks, parts.bytes, &bytes) or bytes > threads * thread_bytes:
-        parts.bytes, parts.joins = 0, 1
         return False
     parts.joins = 1
     if parts.tasks % threads:

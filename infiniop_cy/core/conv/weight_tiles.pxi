@@ -37,7 +37,7 @@ ctypedef struct WeightTile:
     int64_t group, row_from, rows, panels, co_from, cos
     int64_t groups        # of which `group` is the first, or the one that is multiplied
     int64_t ci_from, cis  # the channels that the rows read
-    int64_t tap_from, taps  # of the rows, where taps lead
+    int64_t tap_from      # of the rows, where taps lead
     int64_t pitch         # elements from row to row of the sums
     char *input           # the packed input
     char *output          # room for grad_output, packed
@@ -164,7 +164,7 @@ cdef void begin_weight_tile(const ConvRun *run, int64_t number, char *scratch, W
     t.rows = min(own.rows, sample.cin * sample.taps - t.row_from)
     t.ci_from = t.row_from // sample.taps
     t.cis = (t.row_from + t.rows - 1) // sample.taps - t.ci_from + 1
-    t.tap_from, t.taps = 0, sample.taps
+    t.tap_from = 0
     t.panels = min(own.task_panels, own.co.count - panel_from)
     t.co_from = panel_from * own.co.columns
     t.cos = min(t.panels * own.co.columns, sample.cout - t.co_from)
@@ -229,8 +229,8 @@ cdef void end_weight_sums(const ConvRun *run, const WeightTile *t) noexcept nogi
 cdef void move_weight_sums(const ConvRun *run, const WeightTile *t, bint loading) noexcept nogil:
     """Write the sums of one group to grad_weight, or (loading) read them."""
     if (<const WeightTiles *>run.blocking.own).taps_lead:
-        move_weight_taps(run.problem, t.group, t.ci_from, t.cis, t.tap_from, t.taps, t.co_from, t.cos, t.sums, t.pitch,
-                         t.staging, loading)
+        move_weight_taps(run.problem, t.group, t.ci_from, t.cis, t.tap_from, t.rows // t.cis, t.co_from, t.cos, t.sums,
+                         t.pitch, t.staging, loading)
     else:
         move_weight_rows(run.problem, t.group, t.row_from, t.rows, t.co_from, t.cos, t.sums, t.pitch, t.staging,
                          loading)
@@ -435,10 +435,10 @@ cdef bint prepare_weight_tiles(const ConvRun *run, int64_t number, char *scratch
 cdef int64_t take_joined_rows(const ConvRun *run, int64_t join, WeightTile *t) noexcept nogil:
     """Leave those rows of a task that a join adds; return the sums before them."""
     cdef const WeightTiles *own = <const WeightTiles *>run.blocking.own
-    cdef int64_t pieces = t.taps if own.taps_lead else t.rows, each = t.cis if own.taps_lead else 1
+    cdef int64_t each = t.cis if own.taps_lead else 1, pieces = t.rows // each
     cdef int64_t first = piece_from(&own.parts, join, pieces), count = piece_from(&own.parts, join + 1, pieces) - first
     if own.taps_lead:
-        t.tap_from, t.taps = first, count
+        t.tap_from = first
     else:
         t.row_from += first
     t.rows = count * each
