@@ -141,7 +141,7 @@ def test_bias_of_any_strides_and_address_0_for_none(rng):
         with iop.ConvBackwardDescriptor(handle, *t, None, 0, 1, 1, 1) as op:
             workspace = iop.empty_workspace(handle, op.workspace_size)
             gradient = np.zeros_like(w)
-            op.calculate(workspace, 0, gradient, 0, g, x, w)
+            op.calculate(workspace, 0, gradient, np.int64(0), g, x, w)
             assert gradient.tolist() == np.full(w.shape, 4).tolist()
             with pytest.raises(iop.BadParam, match="grad_bias is given, but the descriptor was created without"):
                 op.calculate(workspace, 0, gradient, bias, g, x, w)

@@ -113,11 +113,16 @@ cdef TensorDescriptor required(object descriptor, str op, str name):
     return descriptor
 
 
+cdef bint is_integer(object value):
+    """Tell whether a value is an integer of Python's, NumPy's or another library's."""
+    # A bool is an index, too, and so is another library's array of one integer.
+    return hasattr(value, "__index__") and not isinstance(value, bool) and (
+        isinstance(value, numpy.integer) or not hasattr(value, "shape"))
+
+
 cdef char *address_in(object value, str op, str name) except? NULL:
     """Return an address that is given as an integer."""
-    # A bool is an index, too, and so is another library's array of one integer.
-    if not hasattr(value, "__index__") or isinstance(value, bool) or (
-            hasattr(value, "shape") and not isinstance(value, numpy.integer)):
+    if not is_integer(value):
         raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected an array or an address")
     number = value.__index__()
     if not 0 <= number < 2**64:
@@ -127,7 +132,7 @@ cdef char *address_in(object value, str op, str name) except? NULL:
 
 cdef bint is_left_out(object value):
     """Tell whether a tensor is not given: by None, or as the address 0."""
-    return value is None or (type(value) is int and value == 0)
+    return value is None or (is_integer(value) and value.__index__() == 0)
 
 
 cdef bint is_storage(object dtype, const Tensor *described):
