@@ -19,6 +19,8 @@ cdef enum:
     STENCIL_PIXELS = 2048         # steps of a tile
     STENCIL_POSITIONS = 10240     # of all blocks of a tile, for one vector of channels: they stay in L2
     STENCIL_MOST_POSITIONS = 32768  # where taps reach far
+    STENCIL_HALO = 6              # positions packed for a step, above which larger blocks may pay,
+    STENCIL_LARGE_TIME = 2        # whose positions take so many times as long
 
     # pieces of scratch; shared, or of a thread whose tasks are the first to need them:
     STENCIL_TABLE = 0
@@ -116,13 +118,22 @@ cdef int64_t lane_channels(const SampleGeometry *sample) noexcept nogil:
 
 
 cdef bint make_lane_blocks(const SampleGeometry *sample, LaneBlocks *blocks) noexcept nogil:
-    """Lay out tiles and their blocks; return False where taps reach too far."""
+    """Lay out tiles and their blocks, larger ones than stay in L2 where small ones would mostly be halo; return False
+    where taps reach too far."""
+    cdef LaneBlocks large
     cdef int d
     phase_grid(sample, blocks.steps)
     for d in range(3):
         if not sample.forward:
             blocks.steps[d] = max(blocks.steps[d], sample.axis[d].size_out)
-    return cut_lane_tiles(sample, STENCIL_POSITIONS, blocks) or cut_lane_tiles(sample, STENCIL_MOST_POSITIONS, blocks)
+    large = blocks[0]
+    if not cut_lane_tiles(sample, STENCIL_POSITIONS, blocks):
+        return cut_lane_tiles(sample, STENCIL_MOST_POSITIONS, blocks)
+    if packed_positions(blocks) > STENCIL_HALO * sample_positions(blocks.steps, STENCIL_MOST_POSITIONS) \
+            and cut_lane_tiles(sample, STENCIL_MOST_POSITIONS, &large) \
+            and STENCIL_LARGE_TIME * packed_positions(&large) < packed_positions(blocks):
+        blocks[0] = large
+    return True
 
 
 # Taps are ordered by the phase of the input pixels that they meet: those of phase p are [start[p], start[p + 1]); taps
