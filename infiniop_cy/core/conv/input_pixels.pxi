@@ -3,8 +3,9 @@
 # too. No transposition; a tap is an unaligned load. All phases of the stride share one block. Groups of few channels
 # that lie side by side are packed and saved some at a time.
 #
-# Under one tap, where the channels of both tensors lie side by side, that would be two transpositions for a product of
-# matrices as they lie: gemm computes it, whose sums have the same order.
+# gemm has the same order of sums and computes what it is faster for: under one tap, where the channels of both tensors
+# lie side by side, pixels in lanes would be two transpositions for a product of matrices as they lie; and under few
+# taps, packing many channels takes longer than the products of empty lanes.
 cdef enum:
     LANE_PIXELS = 1792        # of a tile
     LANE_SUMS = 1 << 15       # elements, or about, of all phases
@@ -14,6 +15,9 @@ cdef enum:
     LANE_ELEMENTS = 1 << 18   # of the block, or the sums, of several groups
     LANE_MOST_ELEMENTS = 3 << 18  # of the block of several samples
     LANE_DEPTH = 8            # output channels, at most, where the input channels fill a vector
+    PACKED_CHANNELS = 3       # vectors of output channels, at least, whose packing takes longer than the products of
+    PACKED_LINES_EMPTY = 5    # so many half vectors of empty lanes, all taps together, where they lie side by side,
+    PACKED_PLANES_EMPTY = 2   # or else
     LONG_VECTOR = 16          # lanes; from here on two thirds of a vector are measured to be as good as a full one
 
     # pieces of scratch; shared:
@@ -124,14 +128,27 @@ cdef int64_t groups_together(const ConvProblem *problem, const SumOrder *order, 
     return max(<int64_t>1, min(min(most, sample.groups), sample.groups * own.tiles // (4 * threads)))
 
 
-cdef bint both_lie_by_channels(const ConvProblem *problem) noexcept nogil:
-    """Say whether gemm computes all: one tap of float32 or float64, channels side by side (measured with narrow
-    vectors: 1.2 to 2.3 times as fast)."""
+cdef bint packing_outweighs(const ConvProblem *problem) noexcept nogil:
+    """Say whether packing pixels in lanes takes longer than the products of the lanes that it fills: many channels are
+    packed, few taps meet them, and few lanes of a vector of channels would be empty."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t empty = sample.taps * (round_up(sample.cin, sample.lanes) - sample.cin)
+    if problem.view[CONV_GRAD_OUTPUT].channel == itemsize_of(sample.dtype):
+        return 2 * empty <= PACKED_LINES_EMPTY * sample.lanes and sample.cout >= PACKED_CHANNELS * sample.lanes
+    return 2 * empty <= PACKED_PLANES_EMPTY * sample.lanes and sample.cout >= PACKED_CHANNELS * sample.lanes
+
+
+cdef bint suits_gemm(const ConvProblem *problem) noexcept nogil:
+    """Say whether gemm computes all: float32 or float64 whose packing takes longer than what it saves, or one tap where
+    channels lie side by side, which gemm reads and writes where they lie (measured with narrow vectors: 1.2 to 2.3
+    times as fast)."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t item = itemsize_of(sample.dtype)
-    return is_one_product(sample) and phase_count(sample) == 1 \
-        and sample.dtype == sample.compute and not has_wide_vectors(sample) and not problem.accumulate \
-        and problem.view[CONV_GRAD_OUTPUT].channel == item and problem.view[CONV_GRAD_INPUT].channel == item
+    if sample.dtype != sample.compute or has_wide_vectors(sample) or problem.accumulate:
+        return False
+    if is_one_product(sample) and phase_count(sample) == 1:
+        return problem.view[CONV_GRAD_OUTPUT].channel == item and problem.view[CONV_GRAD_INPUT].channel == item
+    return packing_outweighs(problem)
 
 
 cdef bint computes_by_gemm(const Blocking *blocking) noexcept nogil:
@@ -148,7 +165,7 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
     cdef int64_t grid[3]
     cdef int64_t positions, pixels, most, width = tile.vectors * sample.lanes
     cdef Scratch *local = &blocking.local
-    if both_lie_by_channels(problem):
+    if suits_gemm(problem):
         block_input_gemm(problem, order, gradients, threads, blocking)
         return
     own.weights.ci.columns, own.weights.ci.count = tile.rows, ceil_div(sample.cin, tile.rows)
