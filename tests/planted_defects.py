@@ -212,6 +212,10 @@ def scalar_becomes_a_row(grad_output, input):
     return np.atleast_1d(iop.relu_backward(grad_output, input))
 
 
+def drops_axes_of_length_one(grad_output, input):
+    return np.squeeze(iop.relu_backward(grad_output, input))
+
+
 def broadcasts_the_wrong_axis(grad_output, input):
     shape = np.broadcast_shapes(grad_output.shape, input.shape)
     return iop.relu_backward(np.resize(grad_output, shape), np.resize(input, shape))
@@ -437,7 +441,22 @@ def weights_by_way_of_the_input(grad_output, input, weight, *, output_mask=(True
     return [gradient if wanted else None for gradient, wanted in zip(gradients, output_mask)]
 
 
+def batch_of_one_without_its_axis(grad_output, input, weight, **geometry):
+    gradients = list(iop.conv_backward(grad_output, input, weight, **geometry))
+    if len(input) == 1:
+        gradients[0] = gradients[0][0]
+    return gradients
+
+
+def nothing_is_returned(grad_output, input, weight, **geometry):
+    return None, None, None
+
+
 # ---- forward convolution
+
+def forward_with_an_axis_in_front(input, weight, bias=None, **geometry):
+    return iop.conv(input, weight, bias, **geometry)[None]
+
 
 def forward_without_padding(input, weight, bias=None, *, padding, **geometry):
     """Windows stay inside the image, and the borders of the output stay 0."""
@@ -588,6 +607,7 @@ PLANTED = {
     "last_elements_forgotten": ("relu_backward", "float32", "shapes"),
     "widens": ("relu_backward", "float32", "shapes"),
     "scalar_becomes_a_row": ("relu_backward", "float32", "shapes"),
+    "drops_axes_of_length_one": ("relu_backward", "float32", "same bits by cut"),
     "broadcasts_the_wrong_axis": ("relu_backward", "float32", "broadcast"),
     "assumes_contiguous": ("relu_backward", "float32", "same bits by layout"),
     "thread_borders": ("relu_backward", "float32", "same bits by threads"),
@@ -628,6 +648,9 @@ PLANTED = {
     "wide_weights": ("conv_backward", "float16", "shapes"),
     "weights_by_way_of_the_input": ("conv_backward", "float32", "some gradients"),
     "three_axes_as_two": ("conv_backward", "float32", "dimensions"),
+    "batch_of_one_without_its_axis": ("conv_backward", "float32", "same bits by cut"),
+    "nothing_is_returned": ("conv_backward", "float32", "convolution"),
+    "forward_with_an_axis_in_front": ("conv", "float32", "convolution"),
     "forward_without_padding": ("conv", "float32", "padding"),
     "forward_with_flipped_kernel": ("conv", "float32", "convolution"),
     "forward_with_groups_exchanged": ("conv", "float32", "groups"),

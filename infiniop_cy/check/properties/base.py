@@ -96,7 +96,10 @@ class Subject:
 
 
 def first_difference(a, b):
-    """`at index: this != that` of two arrays that should have the same bits."""
+    """`at index: this != that` of two arrays that should have the same bits; None: a call that gave no array of the
+    expected shape, which is a difference even where both did."""
+    if a is None or b is None:
+        return "no result, or one of another shape"
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{a.dtype}{a.shape} instead of {b.dtype}{b.shape}"
     width = f"u{a.itemsize}"

@@ -125,8 +125,10 @@ def _try(subject, case, findings, bias):
     for name, truth in zip(subject.conv.outputs, exact):
         got, returned = reply.results.get(name), reply.shapes.get(name)
         if returned is not None and (tuple(returned[0]), returned[1]) != (truth.shape, subject.dtype):
-            findings.shapes = findings.shapes or (
+            shape = (
                 f"{name} is {returned[1]}{tuple(returned[0])}, expected {subject.dtype}{truth.shape}; {describe(case)}")
+            findings.shapes = findings.shapes or shape
+            first = first or (shape if got is None else None)  # nothing of another shape can be compared
         findings.results[name] += got is not None
         far, unequal = _wrong(name, got, truth, subject.dtype, case)
         if far and name == "grad_bias":
@@ -136,6 +138,8 @@ def _try(subject, case, findings, bias):
         if far or unequal:
             subject.repro.setdefault("conv", (case, data))
         findings.integers = findings.integers or unequal
+    if not any(reply.shapes.get(name) for name in subject.conv.outputs):
+        first = f"no output was returned; {describe(case)}"
     return ("wrong", first) if first else ("ok", "")
 
 

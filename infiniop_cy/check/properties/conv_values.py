@@ -149,12 +149,12 @@ def _some(subject):
 
 
 def _results_differ(reply, expected):
+    """Of one call from another, in words, or None."""
     for name, a in reply.results.items():
         b = expected.results.get(name)
-        if a is not None and b is not None:
-            difference = first_difference(a, b)
-            if difference:
-                return f"{name}: {difference}"
+        difference = first_difference(a, b) if a is not None or b is not None else None  # what is left out every time
+        if difference:
+            return f"{name}: {difference}"
     return None
 
 

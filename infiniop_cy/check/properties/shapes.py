@@ -19,6 +19,8 @@ LENGTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 47, 48, 49, 63, 6
 
 def _elsewhere(got, expected):
     """Whether some element is another one's, or none: off by more than rounding, whose bits have a property."""
+    if got is None or expected is None:
+        return True
     got, expected = (a.astype(np.float64) for a in (got, expected))
     return got.shape != expected.shape or not np.allclose(got, expected, rtol=0.02, atol=1e-4, equal_nan=True)
 
@@ -60,7 +62,7 @@ def check_shapes(subject):
     many = subject.run(f"{LARGE} elements", many_of(g), many_of(x))
     if not many.ok:
         refused.append(f"{LARGE} elements: {many.kind}: {many.text}")
-    elif many.results["grad_input"] is not None and flat.results["grad_input"] is not None:
+    elif flat.results["grad_input"] is not None:
         got, expected = many.results["grad_input"], many_of(flat.results["grad_input"])
         if _elsewhere(got, expected):
             yield fails("shapes", f"{LARGE} elements: {first_difference(got, expected)}, as in a row of {total}")
