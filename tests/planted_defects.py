@@ -4,6 +4,7 @@ PLANTED: name: (operator, dtype, the property under which a reader would look fo
 """
 import ctypes
 import os
+import sys
 import time
 
 import numpy as np
@@ -269,6 +270,13 @@ def crashes_when_empty(grad_output, input):
     return iop.relu_backward(grad_output, input)
 
 
+def exits_for_a_column(grad_output, input):
+    """As a command-line tool ends at what it does not know."""
+    if input.ndim == 2 and input.shape[1] == 1:
+        sys.exit(3)
+    return iop.relu_backward(grad_output, input)
+
+
 def hangs_on_a_scalar(grad_output, input):
     if input.ndim == grad_output.ndim == 0:
         time.sleep(1000)
@@ -448,6 +456,12 @@ def batch_of_one_without_its_axis(grad_output, input, weight, **geometry):
     return gradients
 
 
+def exits_for_far_taps(grad_output, input, weight, *, dilation, **geometry):
+    if max(dilation) > 2:
+        sys.exit(3)
+    return iop.conv_backward(grad_output, input, weight, dilation=dilation, **geometry)
+
+
 def nothing_is_returned(grad_output, input, weight, **geometry):
     return None, None, None
 
@@ -615,6 +629,8 @@ PLANTED = {
     "depends_on_the_neighbours": ("sigmoid_backward", "float32", "same bits by cut"),
     "crashes_when_empty": ("relu_backward", "float32", "runs"),
     "hangs_on_a_scalar": ("relu_backward", "float32", "runs"),
+    "exits_for_a_column": ("relu_backward", "float32", "runs"),
+    "exits_for_far_taps": ("conv_backward", "float32", "dilation"),
     "transposed_strides": ("conv_backward", "float32", "stride"),
     "padding_off_by_one": ("conv_backward", "float32", "padding"),
     "groups_swapped": ("conv_backward", "float32", "groups"),

@@ -196,11 +196,19 @@ def conv(input, weight, bias=None, **geometry):
     (("leaky_relu_backward", "--candidate", "numpy", "--parameter", "self_is_result=a"), "expected true or false"),
     (("softplus_backward", "--candidate", "infiniop_cy", "--parameter", "beta=0"), "the function is infinite"),
     (("hardtanh_backward", "--candidate", "infiniop_cy", "--parameter", "min_val=5"), "expected at most max_val"),
+    (("relu_backward", "--candidate", "mine:relu", "--dtype", "float32", "--only", "groups"), "no property of relu_b"),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_could_not_run(words, reason, mine, capsys):
     assert command(*words) == 2
     line, = capsys.readouterr().err.strip().splitlines()
     assert reason in line
+
+
+def test_a_property_is_not_held_by_a_candidate_that_dies(mine, capsys):
+    """The table had no row, and the exit code was 0."""
+    (mine / "mine.py").write_text("import os\ndef f(g, x):\n    os.abort()\n")
+    assert command("relu_backward", "--candidate", "mine:f", "--dtype", "float32", "--only", "shapes") == 1
+    assert "already a first call crashes" in capsys.readouterr().out
 
 
 def test_a_missing_extra_is_named(monkeypatch, capsys):
@@ -325,6 +333,27 @@ def f(grad_output, input, weight, *, stride, padding, dilation, groups):
 """)
     assert command("conv_backward", "--dtype", "float32", "--quick", "--candidate", "conv:f") == 0
     assert "dilation, float32: the candidate refused 3 of 4 geometries, first: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("where", "outcome", "said"), [
+    ("input.size == 5003", "fails", "a shape is refused: 5003 elements: ValueError: not here"),
+    ("min(input.strides, default=0) < 0", "holds", "refused reversed, last axis reversed, first: ValueError: not here"),
+    ("not (input.flags.c_contiguous and grad_output.flags.c_contiguous)", "skipped", "refused transposed, rotated"),
+])
+def test_calls_that_are_refused_are_said(where, outcome, said, mine):
+    """A length is no reason, however rare; strides may be one, but are not promised by those that were not tried."""
+    (mine / "mine.py").write_text(f"""
+import infiniop_cy as iop
+def f(grad_output, input):
+    if {where}:
+        raise ValueError("not here")
+    return iop.relu_backward(grad_output, input)
+""")
+    name = "shapes" if outcome == "fails" else "same bits by layout"
+    result, = verdicts(Spec("python", "mine:f"), "relu_backward", only=(name, "no reads outside")).values()
+    verdict, = (v for v in result.verdicts if v.name == name)
+    assert (verdict.outcome, bool(verdict.details.get("refused"))) == (outcome, outcome == "holds")
+    assert said in verdict.evidence
 
 
 def test_spellings():

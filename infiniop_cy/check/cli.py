@@ -174,6 +174,8 @@ def _run(arguments):
             results.append(runner.check(session, operator, case, dtype, settings))
     if all(result.not_offered for result in results):
         raise CannotRun(f"{spec}: {results[0].not_offered}")
+    if not any(result.verdicts for result in results):
+        raise CannotRun(f"--only {', '.join(arguments.only)}: no property of {', '.join(chosen)}")
     report.show(console, results, settings.standard, arguments.standard, str(spec))
     facts = (results, settings.standard, arguments.standard, str(spec))
     if arguments.json:

@@ -14,6 +14,7 @@ from infiniop_cy.check.properties import (
     Subject,
     Verdict,
     damage_verdicts,
+    refused_elsewhere,
 )
 from infiniop_cy.check.properties.base import GaveUp, fails, holds
 from infiniop_cy.check.properties.conv import GEOMETRIES
@@ -135,10 +136,11 @@ def check(session, operator, case, dtype, settings):
         gave_up = f"; the rest was left out: {error}"
     finally:
         session.close_others()
-    result.verdicts += damage_verdicts(subject)
+    result.verdicts = [*refused_elsewhere(subject, result.verdicts), *damage_verdicts(subject)]
     result.verdicts.insert(0, _runs(subject, gave_up))
     if settings.only:
-        result.verdicts = [v for v in result.verdicts if v.name in settings.only]
+        # A process that died has left out, or spoilt, what was asked for.
+        result.verdicts = [v for v in result.verdicts if v.name in only or (v.name == "runs" and v.failed)]
     return result
 
 

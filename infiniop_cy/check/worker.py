@@ -171,7 +171,9 @@ def serve(connection, memory):
                 answer = _answer(candidate, memory, question)
         except Died as error:
             answer = "crash", str(error)
-        except BaseException as error:  # SystemExit and KeyboardInterrupt of the candidate are its answer, too
+        except (SystemExit, KeyboardInterrupt) as error:  # a program of the user's would end here
+            answer = "crash", f"ended by {type(error).__name__}: {error}"
+        except BaseException as error:  # whatever else the candidate raises is a refusal
             answer = "raised", f"{type(error).__name__}: {error}".split("\n", 1)[0][:300]
         connection.send(answer)
 

@@ -15,7 +15,7 @@ from infiniop_cy.check.properties.memory import (
     check_overlap,
     damage_verdicts,
 )
-from infiniop_cy.check.properties.shapes import SHAPES, check_broadcast, check_shapes
+from infiniop_cy.check.properties.shapes import SHAPES, check_broadcast, check_shapes, refused_elsewhere
 from infiniop_cy.check.properties.values import VALUES, check_values
 
 PROPERTIES = (*VALUES, *SHAPES, *MEMORY, *BITS, *CONV, *CONV_VALUES)
@@ -35,4 +35,4 @@ CONV_CHECKS = (
     (check_conv_values, {"accuracy", *(p.name for p in (*CONV_VALUES, *BITS))}))
 
 __all__ = ["BY_NAME", "CONV_CHECKS", "ELEMENTWISE_CHECKS", "OF_EVERY_CALL", "PROPERTIES", "Property", "Subject",
-           "Verdict", "damage_verdicts"]
+           "Verdict", "damage_verdicts", "refused_elsewhere"]

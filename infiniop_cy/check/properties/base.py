@@ -64,6 +64,7 @@ class Subject:
     rng: Any = None
     damage: dict = field(default_factory=dict)  # property: first sentence
     deaths: list = field(default_factory=list)  # sentences
+    refused: str = ""                           # of a plain call, after the first was taken: the first such, in words
     calls: int = 0
     tally: Any = None                           # of check_values
     repro: dict = field(default_factory=dict)   # arrays and call of the first failure without a tally
@@ -79,6 +80,8 @@ class Subject:
                      self.session.conv(self.conv.name, case, arrays, **how))
         except CannotRun as error:
             raise GaveUp(f"its process does not start any more: {error}") from None
+        if reply.kind == "raised" and self.calls and self._is_plain(arrays, how):
+            self.refused = self.refused or f"{what}: {reply.text}"
         self.calls += 1
         for name, sentence in reply.damage:
             self.damage.setdefault(name, f"{sentence} ({what})")
@@ -88,6 +91,12 @@ class Subject:
             if len(self.deaths) >= MOST_DEATHS:
                 raise GaveUp(f"it died {len(self.deaths)} times")
         return reply
+
+    def _is_plain(self, arrays, how):
+        """Whether a call asks for nothing that a candidate may refuse: contiguous arrays of one shape. Geometries of
+        a convolution are refused one by one."""
+        return self.conv is None and not how.keys() - {"into", "threads"} and all(
+            array.shape == arrays[0].shape and array.flags.c_contiguous for array in arrays)
 
     def values(self, shape, scale=3.0):
         """Random inputs of the subject's dtype, none of them 0."""

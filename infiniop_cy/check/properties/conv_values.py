@@ -166,13 +166,13 @@ def _large(subject):
 
 def _compared(subject, name, cases, variants, what):
     """A verdict on calls that should give the bits of the first."""
-    tried, refused = 0, None
+    tried, refused = 0, []
     for case, data in cases:
         expected = None
         for label, arrays, how in variants(case, data):
             reply = subject.run(f"{label}: convolution of {describe(case)}", *arrays, case=case, **how)
             if not reply.ok:
-                refused = reply.text
+                refused.append(reply.text)
                 continue
             tried += 1
             expected = expected or reply
@@ -180,8 +180,9 @@ def _compared(subject, name, cases, variants, what):
             if difference:
                 return fails(name, f"{label}: {difference}, {what}; {describe(case)}", tried)
     if not tried:
-        return skipped(name, refused or "no geometry gave results")
-    return holds(name, f"some refused: {refused}" if refused else "", tried)
+        return skipped(name, refused[0] if refused else "no geometry gave results")
+    said = f"the candidate refused {len(refused)} of {tried + len(refused)} calls, first: {refused[0]}" if refused else ""
+    return holds(name, said, tried, refused=len(refused))
 
 
 def _runs(subject):

@@ -7,7 +7,7 @@ from infiniop_cy.testing.cases import SHAPES as NAMED
 SHAPES = (
     Property("shapes", "the result has the inputs' shape and dtype, and every element is computed",
              "0-d, empty, lengths around those of vectors, up to 4 axes, and 100,003 elements, against the same values "
-             "as one row"),
+             "as one row; no call of this run on contiguous arrays of one shape raises"),
     Property("broadcast", "inputs of different shapes broadcast as in NumPy, or are refused",
              "rows, columns and scalars against arrays, and strides of 0; raising is no failure, but where shapes are "
              "equal; computing is, where shapes do not broadcast"),
@@ -71,6 +71,15 @@ def check_shapes(subject):
         yield fails("shapes", f"{len(refused)} of {len(shapes)} shapes are refused, first {refused[0]}")
     else:
         yield holds("shapes", tried=len(shapes))
+
+
+def refused_elsewhere(subject, verdicts):
+    """The same verdicts, but for one on shapes that has not met what some later check's plain call was refused."""
+    for verdict in verdicts:
+        if verdict.name == "shapes" and subject.refused and not verdict.failed:
+            yield fails("shapes", f"a shape is refused: {subject.refused}", verdict.tried)
+        else:
+            yield verdict
 
 
 PAIRS = (((4,), (5, 1)), ((5, 1), (4,)), ((), (3, 4)), ((3, 4), ()), ((2, 1, 3), (1, 5, 1)), ((1,), (67,)),
