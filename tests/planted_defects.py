@@ -213,6 +213,12 @@ def scalar_becomes_a_row(grad_output, input):
     return np.atleast_1d(iop.relu_backward(grad_output, input))
 
 
+def counts_elements_in_20_bits(grad_output, input):
+    result = iop.relu_backward(grad_output, input)
+    result.reshape(-1)[1 << 20:] = 0
+    return result
+
+
 def drops_axes_of_length_one(grad_output, input):
     return np.squeeze(iop.relu_backward(grad_output, input))
 
@@ -248,6 +254,11 @@ def thread_borders(grad_output, input, num_threads=1):
     if result.ndim == 1 and result.size > 1000:
         result[[result.size * i // num_threads for i in range(1, num_threads)]] = -1
     return result
+
+
+def threads_assume_contiguous(grad_output, input):
+    """Where several share the elements, each is given a part of the memory."""
+    return (assumes_contiguous if input.size > 4000 else iop.relu_backward)(grad_output, input)
 
 
 def race(grad_output, input):
@@ -462,6 +473,14 @@ def exits_for_far_taps(grad_output, input, weight, *, dilation, **geometry):
     return iop.conv_backward(grad_output, input, weight, dilation=dilation, **geometry)
 
 
+def wrong_where_large(grad_output, input, weight, **geometry):
+    """Its algorithm for large images, which no textbook case reaches, has the sign of another convention."""
+    gradients = list(iop.conv_backward(grad_output, input, weight, **geometry))
+    if input.size > 150_000:
+        gradients[1] = -gradients[1]
+    return gradients
+
+
 def nothing_is_returned(grad_output, input, weight, **geometry):
     return None, None, None
 
@@ -621,9 +640,11 @@ PLANTED = {
     "last_elements_forgotten": ("relu_backward", "float32", "shapes"),
     "widens": ("relu_backward", "float32", "shapes"),
     "scalar_becomes_a_row": ("relu_backward", "float32", "shapes"),
+    "counts_elements_in_20_bits": ("relu_backward", "float32", "shapes"),
     "drops_axes_of_length_one": ("relu_backward", "float32", "same bits by cut"),
     "broadcasts_the_wrong_axis": ("relu_backward", "float32", "broadcast"),
     "assumes_contiguous": ("relu_backward", "float32", "same bits by layout"),
+    "threads_assume_contiguous": ("relu_backward", "float32", "same bits by layout"),
     "thread_borders": ("relu_backward", "float32", "same bits by threads"),
     "race": ("relu_backward", "float32", "same bits by run"),
     "depends_on_the_neighbours": ("sigmoid_backward", "float32", "same bits by cut"),
@@ -665,6 +686,7 @@ PLANTED = {
     "weights_by_way_of_the_input": ("conv_backward", "float32", "some gradients"),
     "three_axes_as_two": ("conv_backward", "float32", "dimensions"),
     "batch_of_one_without_its_axis": ("conv_backward", "float32", "same bits by cut"),
+    "wrong_where_large": ("conv_backward", "float32", "any geometry"),
     "nothing_is_returned": ("conv_backward", "float32", "convolution"),
     "forward_with_an_axis_in_front": ("conv", "float32", "convolution"),
     "forward_without_padding": ("conv", "float32", "padding"),
@@ -686,4 +708,5 @@ PLANTED = {
     "forward_of_three_axes_as_two": ("conv", "float32", "dimensions"),
     "forward_keeps_nothing_past_the_kernel": ("conv", "float32", "stride"),
 }
+NOT_QUICK = ("counts_elements_in_20_bits",)
 NEEDS_GLIBC = ("keeps_its_results", "rounds_upwards_ever_after")

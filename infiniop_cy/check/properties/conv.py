@@ -29,7 +29,7 @@ CONV = (
     Property("dimensions", "1-d and 3-d convolutions", f"{HOW} each; refusing is no failure", True),
     Property("empty batch", "no samples: zeros in grad_weight and grad_bias, an empty output",
              "a batch of 0; refusing is no failure"),
-    Property("any geometry", "all of these together", f"{HOW} random geometries", True),
+    Property("any geometry", "all of these together", f"{HOW} random geometries, and on large arrays", True),
     Property("exact on integers", "sums of small integers are exact, in any order", "every geometry of this run"),
 )
 
@@ -71,6 +71,10 @@ GEOMETRIES = {
         ConvCase("3-d, all", 2, 2, 4, 6, (7, 6, 9), (3, 2, 3), (2, 1, 3), (1, 2, 3), (1, 3, 2))],
     "empty batch": [ConvCase("no samples", 0, 1, 3, 4, (8, 8), (3, 3))],
 }
+LARGE = (ConvCase("large", 4, 1, 64, 96, (28, 28), (3, 3), 1, 1),
+         ConvCase("large, stride", 3, 1, 50, 60, (41, 40), (3, 3), 2, 1),
+         ConvCase("many small images", 64, 1, 24, 50, (5, 5), (3, 3), 1, 1),
+         ConvCase("depthwise", 4, 48, 48, 48, (28, 28), (3, 3), 1, 1), ConvCase("1-d", 2, 1, 4, 64, (2000,), (300,)))
 MAY_REFUSE = ("asymmetric padding", "dimensions", "empty batch", "any geometry")
 WITH_BIAS = (*GEOMETRIES["convolution"], *GEOMETRIES["stride"][:1], *GEOMETRIES["padding"][:1], *GEOMETRIES["groups"],
              *GEOMETRIES["dimensions"])
@@ -164,7 +168,7 @@ FEATURES = {
     "groups > 1": lambda c: c.groups > 1, "a stride > 1": lambda c: any(s > 1 for s in c.geometry[0]),
     "padding": lambda c: any(sum(p) for p in c.geometry[1]), "unequal padding": lambda c: any(
         a != b for a, b in c.geometry[1]), "dilation > 1": lambda c: any(d > 1 for d in c.geometry[2]),
-    "3 axes": lambda c: len(c.size) == 3, "1 axis": lambda c: len(c.size) == 1, "batch > 1": lambda c: c.batch > 1}
+    "large arrays": lambda c: c in LARGE, "3 axes": lambda c: len(c.size) == 3, "1 axis": lambda c: len(c.size) == 1, "batch > 1": lambda c: c.batch > 1}
 
 
 def _shared(wrong, cases):
@@ -173,7 +177,8 @@ def _shared(wrong, cases):
     return f"all of them with {', '.join(names)}" if names else "nothing in common"
 
 
-def _random(subject):
+def _any(subject):
+    """Random geometries, then large ones. In 16 bits those of few terms, whose partial sums are exact."""
     count = 6 if subject.settings.quick else 120
     draw = lambda low, high: int(subject.rng.integers(low, high + 1))  # noqa: E731
     most = 60 if dtype_of(subject.dtype).itemsize == 2 else 1 << 30
@@ -186,7 +191,8 @@ def _random(subject):
             case = replace(case, padding=pairs)
             if min(case.out_size) > 0:
                 cases.append(case)
-    return cases
+    large = LARGE[:1] if subject.settings.quick else LARGE
+    return cases + [case for case in large if subject.conv.terms(case)[0] <= most]
 
 
 def check_conv(subject):
@@ -195,7 +201,7 @@ def check_conv(subject):
         yield _family(subject, name, cases, findings)
         if name == "asymmetric padding" and not any(findings.results.values()):
             break
-    yield _family(subject, "any geometry", _random(subject), findings)
+    yield _family(subject, "any geometry", _any(subject), findings)
     if subject.conv.name == "conv":
         yield _family(subject, "bias", WITH_BIAS, findings, bias=True)
     elif not findings.results["grad_bias"]:

@@ -5,7 +5,7 @@ import numpy as np
 
 from infiniop_cy.check.properties.base import Property, fails, first_difference, holds, skipped
 from infiniop_cy.check.properties.bits import THREADS
-from infiniop_cy.check.properties.conv import describe
+from infiniop_cy.check.properties.conv import LARGE, describe
 from infiniop_cy.check.tally import Errors
 from infiniop_cy.testing.cases import dtype_of
 from infiniop_cy.testing.conv import ConvCase, reference_conv_forward
@@ -22,14 +22,10 @@ CONV_VALUES = (
     Property("some gradients", "a gradient is the same where others are left out",
              "each alone, and all without grad_bias: null pointers in C, output_mask= in Python"),
 )
-# Few and many terms; strides, groups and padding.
+# Few and many terms; strides, groups and padding. LARGE, of conv.py, has sizes that several threads share.
 CASES = (ConvCase("few terms", 2, 1, 2, 3, (9, 10), (3, 3), 1, 1),
          ConvCase("groups", 3, 2, 8, 12, (12, 11), (3, 3), 2, 1),
          ConvCase("many terms", 2, 1, 64, 96, (14, 14), (3, 3), 1, 1))
-LARGE = (ConvCase("large", 4, 1, 64, 96, (28, 28), (3, 3), 1, 1),
-         ConvCase("large, stride", 3, 1, 50, 60, (41, 40), (3, 3), 2, 1),
-         ConvCase("many small images", 64, 1, 24, 50, (5, 5), (3, 3), 1, 1),
-         ConvCase("depthwise", 4, 48, 48, 48, (28, 28), (3, 3), 1, 1), ConvCase("1-d", 2, 1, 4, 64, (2000,), (300,)))
 UNIT = {"float16": 2.0 ** -24, "bfloat16": 2.0 ** -24, "float32": 2.0 ** -24, "float64": 2.0 ** -53}
 
 
@@ -56,8 +52,8 @@ def check_conv_values(subject):
 def _errors(subject):
     worst, dtype, standard, sums = (0.0, ""), subject.dtype, subject.settings.standard, {}
     adjoint, seen = None, False
-    for case in CASES:
-        data = subject.conv.normal(case, dtype, subject.rng)
+    cases = [(case, subject.conv.normal(case, dtype, subject.rng)) for case in CASES] + _large(subject)
+    for case, data in cases:
         reply = subject.run(f"convolution of {describe(case)}", *data, case=case)
         if not reply.ok:
             continue
@@ -86,9 +82,9 @@ def _errors(subject):
         yield (holds if fine else fails)("accuracy", f"{off}{rule}", sums["elements"])
     make = holds if worst[0] <= 1 else fails
     where = f", {worst[1]}" if worst[0] > 1 else ""
-    yield make("error of sums", f"worst {worst[0]:.3g} of the bound{where}", len(CASES))
+    yield make("error of sums", f"worst {worst[0]:.3g} of the bound{where}", len(cases))
     if len(subject.conv.outputs) > 1:
-        yield fails("adjoint", adjoint) if adjoint else holds("adjoint", tried=len(CASES))
+        yield fails("adjoint", adjoint) if adjoint else holds("adjoint", tried=len(cases))
 
 
 def _judged(got, truth, dtype):

@@ -6,14 +6,14 @@ from infiniop_cy.testing.cases import SHAPES as NAMED
 
 SHAPES = (
     Property("shapes", "the result has the inputs' shape and dtype, and every element is computed",
-             "0-d, empty, lengths around those of vectors, up to 4 axes, and 100,003 elements, against the same values "
+             "0-d, empty, lengths around those of vectors, up to 4 axes, 100,003 elements, and over 2**20, against the same values "
              "as one row; no call of this run on contiguous arrays of one shape raises"),
     Property("broadcast", "inputs of different shapes broadcast as in NumPy, or are refused",
              "rows, columns and scalars against arrays, and strides of 0; raising is no failure, but where shapes are "
              "equal; computing is, where shapes do not broadcast"),
 )
 
-LARGE = 100_003  # elements, as many as several threads share
+MANY = (100_003, 2**20 + 3)  # elements: as many as several threads share, and as no cache of a core holds
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70, 127, 129)  # around vectors
 
 
@@ -53,24 +53,33 @@ def check_shapes(subject):
         if _elsewhere(got.ravel(), expected):
             yield fails("shapes", f"shape {shape}: {first_difference(got.ravel(), expected)}, as in a row of {total}")
             return
-    last = 0  # where the result is largest: an element that is left out at the end shows
-    if flat.results["grad_input"] is not None:
-        last = int(np.argmax(np.abs(np.nan_to_num(flat.results["grad_input"].astype(np.float64)))))
-
-    def many_of(values):
-        return np.resize(np.roll(values, (LARGE - 1) % total - last), LARGE)
-    many = subject.run(f"{LARGE} elements", many_of(g), many_of(x))
-    if not many.ok:
-        refused.append(f"{LARGE} elements: {many.kind}: {many.text}")
-    elif flat.results["grad_input"] is not None:
-        got, expected = many.results["grad_input"], many_of(flat.results["grad_input"])
-        if _elsewhere(got, expected):
-            yield fails("shapes", f"{LARGE} elements: {first_difference(got, expected)}, as in a row of {total}")
+    many = MANY[:1] if subject.settings.quick else MANY
+    for n in many:
+        reply, difference = _repeated(subject, n, g, x, flat.results["grad_input"])
+        if not reply.ok:
+            refused.append(f"{n} elements: {reply.kind}: {reply.text}")
+        elif difference:
+            yield fails("shapes", f"{n} elements: {difference}, as in a row of {total}")
             return
     if refused:
-        yield fails("shapes", f"{len(refused)} of {len(shapes)} shapes are refused, first {refused[0]}")
+        yield fails("shapes", f"{len(refused)} of {len(shapes) + len(many)} shapes are refused, first {refused[0]}")
     else:
-        yield holds("shapes", tried=len(shapes))
+        yield holds("shapes", tried=len(shapes) + len(many))
+
+
+def _repeated(subject, n, g, x, row):
+    """(reply for n elements, the values of g and x again and again; what is not that of the row's result, or None)"""
+    last = 0  # where the result is largest: an element that is left out at the end shows
+    if row is not None:
+        last = int(np.argmax(np.abs(np.nan_to_num(row.astype(np.float64)))))
+
+    def many_of(values):
+        return np.resize(np.roll(values, (n - 1) % values.size - last), n)
+    reply = subject.run(f"{n} elements", many_of(g), many_of(x))
+    if not reply.ok or row is None:
+        return reply, None
+    got, expected = reply.results["grad_input"], many_of(row)
+    return reply, first_difference(got, expected) if _elsewhere(got, expected) else None
 
 
 def refused_elsewhere(subject, verdicts):
