@@ -106,6 +106,11 @@ def ties_go_up(grad_output, input, negative_slope=0.01):
     return np.where(np.isfinite(wide), up, wide.astype(input.dtype))
 
 
+def saturates_at_half_of_the_range(grad_output, input):
+    """By the largest power of two, taken for the largest number."""
+    return np.clip(iop.relu_backward(grad_output, input), np.float16(-32768), np.float16(32768))
+
+
 def nan_in_a_window(grad_output, input):
     result = iop.sigmoid_backward(grad_output, input)
     return np.where((input > 100) & (input < 100.5), np.nan, result)
@@ -666,6 +671,7 @@ PLANTED = {
     "sum_by_threads": ("conv_backward", "float32", "same bits by threads"),
     "batch_decides_the_order": ("conv_backward", "float32", "same bits by cut"),
     "ties_go_up": ("leaky_relu_backward", "bfloat16", "rounding"),
+    "saturates_at_half_of_the_range": ("relu_backward", "float16", "accuracy"),
     "nan_in_a_window": ("sigmoid_backward", "float64", "finite"),
     "adds_to_the_output": ("relu_backward", "float32", "output written"),
     "restores_the_input": ("sigmoid_backward", "float32", "inputs unchanged"),

@@ -28,7 +28,7 @@ from infiniop_cy.check.properties import PROPERTIES
 from infiniop_cy.check.reference import decidable
 from infiniop_cy.check.session import Session
 from infiniop_cy.check.standards import standard_of
-from infiniop_cy.check.tally import Tally, add
+from infiniop_cy.check.tally import Tally, add, flushed
 from infiniop_cy.testing import (
     CASES,
     DTYPES,
@@ -379,6 +379,67 @@ def test_standards_judge(name):
         got[::10] *= np.float16(factor)
         add(tally, case, g, x, got, exact, 0.0, standard)
         assert standard.verdict(tally.standard, "float16")[0] is wanted
+
+
+def _tally(case, x, got, standard, dtype, ftz=False):
+    """Of results for g = 1."""
+    tally, g = Tally(dtype), np.ones_like(x)
+    exact = case(g.astype(float), x.astype(float))
+    add(tally, case, g, x, got, exact, 0.0, standard, case(g.astype(float), flushed(x, dtype)) if ftz else None)
+    return tally
+
+
+def _case(name):
+    return next(c for c in CASES if str(c) == name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_squares_of_small_errors_do_not_vanish(dtype):
+    """diff2 as by hand, in two blocks of which the second has larger numbers, at the end of the dtype's range."""
+    x, standard, sums = np.linspace(-1, 1, 1000).astype(dtype), standard_of("mlu-ops"), {}
+    for size in (1, np.finfo(dtype).max):
+        got = np.ones_like(x) * size
+        got[::50] *= 1 - 2.0 ** -7
+        tally, g = Tally(dtype), np.full_like(x, size)
+        add(tally, _case("relu_backward"), g, np.abs(x), got, g.astype(float), 0.0, standard)
+        standard.merge(sums, tally.standard)
+        for found in (tally.standard, sums):
+            assert f"diff2 {2.0 ** -7 * 0.02 ** 0.5:.3g}" in standard.verdict(found, dtype)[1]
+
+
+def test_what_is_shown_as_worst_is_off():
+    """A result in the tail may be off by many ulp, and be near enough by an absolute rule: another one is not."""
+    case, standard = _case("sigmoid_backward"), standard_of("torch")
+    x = np.linspace(-20, 20, 4001).astype(np.float32)
+    exact = case(np.ones_like(x, float), x.astype(float))
+    got = np.where(x < -15, 0, exact).astype(np.float32)
+    got[2100] += np.float32(1e-4)
+    for part in (slice(None), slice(None, None, -1)):
+        tally = _tally(case, x[part], got[part], standard, "float32")
+        assert tally.standard["violations"] == 1
+        assert tally.worst[0].got_value == got[2100]
+
+
+@pytest.mark.parametrize(("standard", "fails"), [
+    ("infiniop", True), ("ulp:5", False), ("torch", False), ("ascend", False), ("mlu-ops", True), ("benchdnn", True)])
+def test_numbers_at_special_inputs_are_judged_by_the_standard(standard, fails):
+    """0.609375 for 0.6 at x = 0: within torch's 1.6 % in bfloat16. inf there is within no rule."""
+    x = np.zeros(1, ml_dtypes.bfloat16)
+    for value, expected in ((0.609375, fails), (0.6, False), (np.inf, True), (np.nan, True)):
+        tally = _tally(_case("mish_backward"), x, np.array([value], x.dtype), standard_of(standard), "bfloat16")
+        assert bool(tally.counts.get("special values")) is expected
+
+
+@pytest.mark.parametrize("name", ["infiniop", "torch", "ascend", "mlu-ops", "benchdnn"])
+def test_every_standard_allows_flushing_where_asked(name):
+    """float16, whose subnormal results are larger than what published rules neglect."""
+    standard = standard_of(name)
+    for operator, x in (("sigmoid_backward", np.linspace(9.8, 10.5, 50)), ("relu_backward", [3e-5, 5e-5])):
+        x = np.array(x, np.float16)
+        for ftz in (False, True):
+            tally = _tally(_case(operator), x, np.zeros_like(x), standard, "float16", ftz)
+            neglected = (name, operator) == ("benchdnn", "sigmoid_backward")  # as the gradients of a vanishing derivative
+            assert standard.verdict(tally.standard, "float16")[0] is (ftz or neglected)
 
 
 def test_flushed_subnormals_are_allowed_where_asked(monkeypatch):

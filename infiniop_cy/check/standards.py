@@ -1,7 +1,9 @@
 """How wrong a result may be: this library's own bounds, plain ulp, and the rules that others published.
 
-Each judges the same sweep; the published ones compare with the exact gradient rounded to the dtype. `add(sums, errors,
-case)` adds a block of Errors to a dict of numbers; `verdict(sums, dtype)` gives (whether it holds, the sentence).
+Each judges the same sweep; the published ones compare with the exact gradient rounded to the dtype. `wrong(errors,
+case)` is where elements of a block of Errors are off, each for itself; `add(sums, errors, case)` adds the block to a dict
+of numbers, and gives that mask, or None where elements are judged together alone; `merge(sums, other)` adds another such
+dict; `verdict(sums, dtype)` gives (whether it holds, the sentence).
 `complete`: every property counts under this standard; otherwise its rule, NaN and inf, and what no caller survives:
 crashes, changed inputs, writes outside. `sums`: whether it has a rule for convolutions, where case is None; a bound per
 element, relative to it, fits no sum that cancels.
@@ -15,15 +17,30 @@ from infiniop_cy.operators import values_of
 from infiniop_cy.testing.reference import FORMATS, TOLERANCES
 
 
-def _violations(sums, mask, errors):
-    sums["violations"] = sums.get("violations", 0) + int(mask.sum())
-    sums["elements"] = sums.get("elements", 0) + int(mask.size)
-    if errors.ulps.size:
-        sums["worst"] = max(sums.get("worst", 0.0), float(errors.ulps.max()))
+LARGEST_NUMBER = np.finfo(np.float64).max
+LARGEST = ("worst", "most", "limit")  # of sums: what is no sum, but the largest of all blocks
+
+
+class Standard:
+    """What those that judge each element by itself have in common."""
+
+    def absolute(self, dtype):
+        """The error over |g| that is allowed near a zero of the derivative, where terms cancel."""
+        return TOLERANCES[dtype][1]
+
+    def add(self, sums, errors, case):
+        mask = self.wrong(errors, case)
+        self.merge(sums, {"violations": int(mask.sum()), "elements": int(mask.size),
+                          "worst": float(errors.ulps.max(initial=0.0))})
+        return mask
+
+    def merge(self, sums, other):
+        for name, value in other.items():
+            sums[name] = max(sums.get(name, value), value) if name in LARGEST else sums.get(name, 0) + value
 
 
 @dataclass(frozen=True)
-class Ulp:
+class Ulp(Standard):
     """At most `limit` ulp from the truth; None: this library's own bound of the dtype. float32 and float64 near a
     zero of the derivative: absolutely, since the terms there are of the size of g and cancel."""
 
@@ -39,23 +56,25 @@ class Ulp:
         absolute = self.limit * 2.0 ** (-FORMATS[dtype][0] - 1) if FORMATS[dtype][0] >= 24 else 0.0
         return self.limit, absolute
 
+    def absolute(self, dtype):
+        return self.bounds(dtype)[1]
+
     def rule(self, dtype):
         most, absolute = self.bounds(dtype)
         near = f", or {absolute:.1e}·|g| around the derivative's zero" if absolute else ""
         return f"error <= {most:g} ulp{near}"
 
-    def add(self, sums, errors, case):
+    def wrong(self, errors, case):
         most, absolute = self.bounds(errors.dtype)
         with np.errstate(invalid="ignore"):
-            wrong = ~(errors.ulps <= most) & ~(errors.near_zero & (errors.error <= absolute * np.abs(errors.g)))
-        _violations(sums, wrong, errors)
+            return ~(errors.ulps <= most) & ~(errors.near_zero & (errors.error <= absolute * np.abs(errors.g)))
 
     def verdict(self, sums, dtype):
         return not sums.get("violations"), f"{self.rule(dtype)}"
 
 
 @dataclass(frozen=True)
-class Close:
+class Close(Standard):
     """|got - exact| <= atol + rtol*|exact|, as torch.testing.assert_close compares."""
 
     # dtype: (rtol, atol)
@@ -68,18 +87,17 @@ class Close:
         rtol, atol = self.table[dtype]
         return f"|error| <= {atol:g} + {rtol:g}·|exact|"
 
-    def add(self, sums, errors, case):
+    def wrong(self, errors, case):
         rtol, atol = self.table[errors.dtype]
         with np.errstate(invalid="ignore"):
-            error = np.abs(errors.got - errors.rounded)
-            _violations(sums, ~(error <= atol + rtol * np.abs(errors.rounded)), errors)
+            return ~(np.abs(errors.got - errors.rounded) <= atol + rtol * np.abs(errors.rounded))
 
     def verdict(self, sums, dtype):
         return not sums.get("violations"), self.rule(dtype)
 
 
 @dataclass(frozen=True)
-class Relative:
+class Relative(Standard):
     """Ascend: the mean of |got - exact| / (|exact| + 1e-7) below a threshold, its largest below ten times that."""
 
     table: dict
@@ -90,12 +108,16 @@ class Relative:
     def rule(self, dtype):
         return f"MERE < {self.table[dtype]:g}, MARE < {10 * self.table[dtype]:g}"
 
+    def _relative(self, errors):
+        return np.abs(errors.got - errors.rounded) / (np.abs(errors.rounded) + 1e-7)
+
+    def wrong(self, errors, case):
+        return ~(self._relative(errors) < 10 * self.table[errors.dtype])
+
     def add(self, sums, errors, case):
-        relative = np.abs(errors.got - errors.rounded) / (np.abs(errors.rounded) + 1e-7)
-        sums["sum"] = sums.get("sum", 0.0) + float(relative.sum())
-        if relative.size:
-            sums["most"] = max(sums.get("most", 0.0), float(relative.max()))
-        _violations(sums, ~(relative < 10 * self.table[errors.dtype]), errors)
+        relative = self._relative(errors)
+        self.merge(sums, {"sum": float(relative.sum()), "most": float(relative.max(initial=0.0))})
+        return super().add(sums, errors, case)
 
     def verdict(self, sums, dtype):
         threshold = self.table[dtype]
@@ -105,8 +127,9 @@ class Relative:
 
 
 @dataclass(frozen=True)
-class Diff:
-    """MLU-OPS: diff1 = sum |got - exact| / sum |exact| and diff2 = sqrt(sum (got - exact)^2 / sum exact^2)."""
+class Diff(Standard):
+    """MLU-OPS: diff1 = sum |got - exact| / sum |exact| and diff2 = sqrt(sum (got - exact)^2 / sum exact^2). Numbers are
+    summed as parts of the largest, `scale`: squares of float64's neither overflow then, nor vanish."""
 
     activation: float
     convolution: dict
@@ -117,14 +140,32 @@ class Diff:
     def rule(self, dtype, limit=None):
         return f"diff1 and diff2 <= {limit or self.activation:g}"
 
+    def _limit(self, errors, case):
+        return self.activation if case is not None else self.convolution[errors.dtype]
+
+    def wrong(self, errors, case):
+        """The rule for elements alone, as those are judged that the sums leave out."""
+        return ~(np.abs(errors.got - errors.rounded) <= self._limit(errors, case) * np.abs(errors.rounded))
+
     def add(self, sums, errors, case):
-        # Scaled, so that sums and squares of the largest numbers of float64 are finite.
-        error, exact = np.abs(errors.got - errors.rounded) * 1e-160, np.abs(errors.rounded) * 1e-160
-        for name, value in (("e1", error.sum()), ("b1", exact.sum()), ("e2", np.square(error).sum()),
-                            ("b2", np.square(exact).sum())):
-            sums[name] = sums.get(name, 0.0) + float(value)
-        sums["limit"] = self.activation if case is not None else self.convolution[errors.dtype]
-        _violations(sums, np.zeros(errors.ulps.shape, bool), errors)
+        with np.errstate(over="ignore"):
+            error, exact = np.minimum(np.abs(errors.got - errors.rounded), LARGEST_NUMBER), np.abs(errors.rounded)
+        scale = float(max(error.max(initial=0.0), exact.max(initial=0.0))) or 1.0
+        error, exact = error / scale, exact / scale
+        self.merge(sums, {
+            "scale": scale, "e1": float(error.sum()), "b1": float(exact.sum()), "e2": float(np.square(error).sum()),
+            "b2": float(np.square(exact).sum()), "limit": self._limit(errors, case), "violations": 0,
+            "elements": error.size, "worst": float(errors.ulps.max(initial=0.0))})
+
+    def merge(self, sums, other):
+        other = dict(other)
+        scale = float(np.maximum(sums.get("scale", 0.0), other["scale"]))  # NaN stays NaN
+        for part in (sums, other):
+            smaller = part.pop("scale", scale) / scale
+            for name, factor in (("e1", smaller), ("b1", smaller), ("e2", smaller**2), ("b2", smaller**2)):
+                part[name] = part.get(name, 0.0) * factor
+        super().merge(sums, other)
+        sums["scale"] = scale
 
     def verdict(self, sums, dtype):
         limit = sums.get("limit", self.activation)
@@ -135,7 +176,7 @@ class Diff:
 
 
 @dataclass(frozen=True)
-class Benchdnn:
+class Benchdnn(Standard):
     """oneDNN's driver: relative error where |exact| > 1e-5, else absolute, against one threshold; where terms cancel
     (derivative below 2 float32 epsilons over the threshold) absolute error suffices."""
 
@@ -156,14 +197,14 @@ class Benchdnn:
         limit = f"{2.0 ** (1 - FORMATS[dtype][0]):g}" if FORMATS[dtype][0] < 24 else "4e-6, or 4e-5 for some formulas"
         return f"error (relative above 1e-5) <= {limit}"
 
-    def add(self, sums, errors, case):
+    def wrong(self, errors, case):
         limit = self.threshold(errors.dtype, case)
         with np.errstate(all="ignore"):
             error = np.abs(errors.got - errors.rounded)
             relative = error / np.abs(errors.rounded)
             cancels = np.abs(errors.exact / errors.g) <= 2 * 2.0 ** -23 / limit
-            wrong = ~(np.where(np.abs(errors.rounded) > 1e-5, relative, error) <= limit) & ~(cancels & (error <= limit))
-        _violations(sums, wrong, errors)
+            return ~(np.where(np.abs(errors.rounded) > 1e-5, relative, error) <= limit) & ~(
+                cancels & (error <= limit))
 
     def verdict(self, sums, dtype):
         return not sums.get("violations"), self.rule(dtype)

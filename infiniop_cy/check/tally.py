@@ -6,11 +6,12 @@ import numpy as np
 from infiniop_cy.check import reference
 from infiniop_cy.check.inputs import BITS
 from infiniop_cy.testing.cases import dtype_of
-from infiniop_cy.testing.reference import FORMATS, NEAR, TOLERANCES, ulp_of
+from infiniop_cy.testing.reference import FORMATS, NEAR, ulp_of
 
 BUCKETS = (0.5, 1, 3, 10, 100, np.inf)  # ulp, upper ends; the first is a result rounded right
 BUCKET_NAMES = ("rounded right", "<= 1", "<= 3", "<= 10", "<= 100", "more")
 WORST = 20
+EXAMPLES = 3
 PIECE = 2**15  # elements counted at once: a dozen float64 arrays of that fit in a cache
 NEAREST = 0.51  # ulp: half of one, and what float32 errs before it is rounded
 SLACK = 4  # times the usual allowance, before an error so near to a zero of the derivative is a wrong sign
@@ -29,6 +30,7 @@ class Worst:
     x_value: float
     got_value: float
     region: str
+    off: bool = True  # whether the standard says so
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Tally:
     tried: int = 0
     measured: int = 0                                            # of them finite: with an error in ulp
     buckets: list = field(default_factory=lambda: [0] * len(BUCKETS))
-    worst: list = field(default_factory=list)                    # Worst, the worst first
+    worst: list = field(default_factory=list)                    # Worst, the worst first, after all that are off
     regions: dict = field(default_factory=dict)                  # region: [count, worst ulp]
     counts: dict = field(default_factory=dict)                   # property: elements that break it
     examples: dict = field(default_factory=dict)                 # property: Worst of the first few
@@ -60,6 +62,31 @@ class Tally:
         values["examples"] = {name: [Worst(**w) for w in found] for name, found in values["examples"].items()}
         return cls(**values)
 
+    def merge(self, other, standard):
+        """Add what another sweep under the same standard has counted."""
+        for name in ("tried", "measured", "outward", "not_nearest", "inexact", "ties", "odd_ties"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.buckets = [a + b for a, b in zip(self.buckets, other.buckets)]
+        self.keep_worst(other.worst)
+        for region, (count, most) in other.regions.items():
+            before, most_before = self.regions.get(region, (0, 0.0))
+            self.regions[region] = [before + count, max(most_before, most)]
+        for name, number in other.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + number
+            self.examples[name] = (self.examples.get(name, []) + other.examples[name])[:EXAMPLES]
+        standard.merge(self.standard, other.standard)
+
+    def keep_worst(self, others):
+        """Of these and those so far: first all that are off, so that no error is shown which the standard allows."""
+        self.worst = sorted(self.worst + others, key=lambda w: (not w.off, -w.error))[:WORST]
+
+    def least_of_worst(self, off):
+        """What an error has to exceed to be kept, if the standard says, or does not say, that it is off."""
+        if len(self.worst) < WORST:
+            return 0.0
+        last = self.worst[-1]
+        return last.error if last.off == off else 0.0 if off else np.inf
+
     def count(self, name, mask, make):
         """Elements of `mask` break a property; `make(i)` is the example of one of them."""
         number = int(mask.sum())
@@ -67,7 +94,7 @@ class Tally:
             return
         self.counts[name] = self.counts.get(name, 0) + number
         kept = self.examples.setdefault(name, [])
-        kept += [make(i) for i in np.flatnonzero(mask)[:max(0, 3 - len(kept))]]
+        kept += [make(i) for i in np.flatnonzero(mask)[:max(0, EXAMPLES - len(kept))]]
 
 
 @dataclass
@@ -79,7 +106,7 @@ class Errors:
     x: np.ndarray
     got: np.ndarray      # float64
     exact: np.ndarray    # float64
-    rounded: np.ndarray  # exact, rounded to the dtype: what published rules compare with
+    rounded: np.ndarray  # exact, rounded to the dtype, or flushed where that is allowed: what published rules compare with
     error: np.ndarray    # |got - exact|
     ulps: np.ndarray
     near_zero: np.ndarray
@@ -106,7 +133,7 @@ def flushed(values, dtype):
     return np.where(np.abs(values) < 2.0 ** FORMATS[dtype][1], 0.0, values)
 
 
-def classify(case, dtype, g, x, got, high, low, slope, ftz=None):
+def classify(case, dtype, g, x, got, high, low, slope, standard, ftz=None):
     """(Errors, masks): the masks are where a property of its own is broken, over all elements.
 
     g, x, got: arrays of the storage type; high + low: the truth; slope: the truth for g = 1. ftz: None, or the truth
@@ -115,8 +142,9 @@ def classify(case, dtype, g, x, got, high, low, slope, ftz=None):
     with np.errstate(invalid="ignore"):  # of signalling NaN among all patterns
         g64, x64, got64 = (a.astype(np.float64) for a in (g, x, got))
     bits, lowest = FORMATS[dtype]
-    normal, beyond = 2.0 ** lowest, 2.0 ** (1 - lowest)  # `beyond`: what follows the largest number
+    normal = 2.0 ** lowest
     with np.errstate(all="ignore"):
+        beyond = np.ldexp(1.0, 2 - lowest)  # what would follow the largest number
         rounded = high.astype(number).astype(np.float64)
         special = ~np.isfinite(g64) | ~np.isfinite(x64) | (x64 == 0) | np.isnan(high)
         # inf times what underflows is NaN in one precision and inf in another; the 0 of a piecewise formula is exact
@@ -130,29 +158,31 @@ def classify(case, dtype, g, x, got, high, low, slope, ftz=None):
         unit = ulp_of(np.where(np.isfinite(high), np.minimum(np.abs(high), beyond / 2 if bits < 53 else np.abs(high)),
                                1.0), dtype)
         ulps = error / unit
-        allowed = np.zeros(x.shape, bool)
+        allowed, compared = np.zeros(x.shape, bool), rounded
         if ftz is not None:
             flushed_truth = ftz.astype(number).astype(np.float64)
             allowed = (got64 == flushed_truth) | (np.isnan(got64) & np.isnan(flushed_truth))
             zero_ok = (got64 == 0) & (np.abs(high) < normal)
             other = np.abs(got64 - ftz)
+            compared = np.where(zero_ok, 0.0, np.where(other < error, flushed_truth, rounded))
             ulps = np.where(zero_ok, 0, np.minimum(ulps, other / ulp_of(np.where(np.isfinite(ftz), ftz, 1), dtype)))
             error = np.where(zero_ok, 0, np.minimum(error, other))
         near = np.zeros(x.shape, bool)
         for zero in case.operator.zeros:
             near |= np.abs(x64 - zero) < NEAR
-        most, absolute = TOLERANCES[dtype]
-        excused = allowed | (near & (error <= SLACK * max(absolute, 2.0 ** -bits) * np.abs(g64)))
-        different = np.where(np.isfinite(rounded), ~(ulps <= most), rounded != got64) & ~(
-            np.isnan(rounded) & np.isnan(got64))
+        arrays = g64, x64, clip(got64), clip(high), clip(compared), error, ulps, near & ~special
+        excused = allowed | (near & (error <= SLACK * max(standard.absolute(dtype), 2.0 ** -bits) * np.abs(g64)))
+        # The number at a special input is judged as any other; NaN and inf have to be there, and nowhere else.
+        number_here = special & np.isfinite(rounded) & np.isfinite(got64)
+        different = (rounded != got64) & ~(np.isnan(rounded) & np.isnan(got64))
+        different[number_here] = standard.wrong(Errors(dtype, *(a[number_here] for a in arrays)), case)
         masks = {
             "special values": special & different & ~open_ & ~allowed,
             "finite": ~special & ~finite & np.isfinite(rounded) & ~allowed,
             "sign": finite & (got64 * np.sign(high) < 0) & (np.abs(high) >= 2.0 ** (lowest - bits + 1)) & ~excused,
             "not vanished": finite & (got64 == 0) & (np.abs(high) >= normal) & ~excused,
         }
-    return Errors(dtype, g64[finite], x64[finite], clip(got64[finite]), clip(high[finite]),
-                  clip(rounded[finite]), error[finite], ulps[finite], near[finite]), masks, finite
+    return Errors(dtype, *(a[finite] for a in arrays)), masks, finite
 
 
 def add(tally, case, g, x, got, high, low, standard, ftz=None):
@@ -166,20 +196,20 @@ def add(tally, case, g, x, got, high, low, standard, ftz=None):
 
 def _add(tally, case, g, x, got, high, low, slope, standard, ftz):
     dtype, number = tally.dtype, dtype_of(tally.dtype)
-    errors, masks, finite = classify(case, dtype, g, x, got, high, low, slope, ftz)
+    errors, masks, finite = classify(case, dtype, g, x, got, high, low, slope, standard, ftz)
     tally.tried += x.size
     tally.measured += errors.ulps.size
 
     def hexed(value):
         return f"0x{np.array(value, number).view(BITS[dtype]).item():0{number.itemsize * 2}x}"
 
-    def worst(i, ulps=float("nan")):
+    def worst(i, ulps=float("nan"), off=True):
         region, = _regions(case.operator, x[i:i + 1].astype(np.float64), high[i:i + 1], dtype)
         return Worst(float(ulps), hexed(g[i]), hexed(x[i]), hexed(got[i]), float(high[i]), float(g[i]), float(x[i]),
-                     float(got[i]), REGIONS[region])
+                     float(got[i]), REGIONS[region], off)
     for name, mask in masks.items():
         tally.count(name, mask, worst)
-    standard.add(tally.standard, errors, case)
+    wrong = standard.add(tally.standard, errors, case)
     if not errors.ulps.size:
         return
     below = [np.count_nonzero(errors.ulps <= end) for end in BUCKETS]
@@ -202,9 +232,9 @@ def _add(tally, case, g, x, got, high, low, slope, standard, ftz):
     tally.odd_ties += int((got[finite][tie].view(BITS[dtype]) & 1).sum())
     tally.outward += float((np.sign(np.abs(errors.got[off]) - np.abs(errors.exact[off])) * errors.ulps[off]).sum())
     index = np.flatnonzero(finite)
-    least = tally.worst[-1].error if len(tally.worst) == WORST else 0.0
-    above = np.flatnonzero(errors.ulps > least)
+    broken = wrong is not None and bool(wrong.any())
+    ulps = np.where(wrong, errors.ulps, 0.0) if broken else errors.ulps
+    above = np.flatnonzero(ulps > tally.least_of_worst(broken))
     if above.size:
-        above = above[np.argsort(errors.ulps[above])[-WORST:]]
-        tally.worst += [worst(index[i], errors.ulps[i]) for i in above]
-        tally.worst = sorted(tally.worst, key=lambda w: -w.error)[:WORST]
+        above = above[np.argsort(ulps[above])[-WORST:]]
+        tally.keep_worst([worst(index[i], ulps[i], broken) for i in above])
