@@ -196,6 +196,26 @@ def gives_what_it_got(grad_output, input):
     return grad_output if whole else iop.relu_backward(grad_output, input)
 
 
+def one_buffer_for_all(grad_output, input):
+    """Made once for each shape, so that nothing is allocated."""
+    buffer = CACHE.setdefault(input.shape, np.empty_like(input))
+    np.copyto(buffer, iop.relu_backward(grad_output, input))
+    return buffer
+
+
+def transposes_what_it_returns(grad_output, input, out=None):
+    """Right where out= is given, as in the tests of its author."""
+    result = iop.relu_backward(grad_output, input, out=out)
+    return result.T if out is None else out
+
+
+def reads_rows_with_their_padding(grad_output, input):
+    """What is behind the last row is padding, too, or another tensor."""
+    if input.ndim == 2 and input.strides[0] > input.strides[1] * input.shape[1] > 0:
+        as_strided(input, (input.shape[0], input.strides[0] // input.strides[1]), input.strides).sum()
+    return iop.relu_backward(grad_output, input)
+
+
 def rounds_upwards_ever_after(grad_output, input):
     result = iop.relu_backward(grad_output, input)
     ctypes.CDLL("libm.so.6").fesetround(0x800)
@@ -264,6 +284,12 @@ def thread_borders(grad_output, input, num_threads=1):
 def threads_assume_contiguous(grad_output, input):
     """Where several share the elements, each is given a part of the memory."""
     return (assumes_contiguous if input.size > 4000 else iop.relu_backward)(grad_output, input)
+
+
+def first_call_has_no_table(grad_output, input):
+    """What is computed once is there from the second call on."""
+    warm, CACHE["table"] = "table" in CACHE, True
+    return iop.relu_backward(grad_output, input) * np.float32(warm)
 
 
 def race(grad_output, input):
@@ -486,6 +512,11 @@ def wrong_where_large(grad_output, input, weight, **geometry):
     return gradients
 
 
+def first_call_has_no_plan(grad_output, input, weight, **geometry):
+    warm, CACHE["plan"] = "plan" in CACHE, True
+    return [gradient * np.float32(warm) for gradient in iop.conv_backward(grad_output, input, weight, **geometry)]
+
+
 def nothing_is_returned(grad_output, input, weight, **geometry):
     return None, None, None
 
@@ -651,6 +682,7 @@ PLANTED = {
     "assumes_contiguous": ("relu_backward", "float32", "same bits by layout"),
     "threads_assume_contiguous": ("relu_backward", "float32", "same bits by layout"),
     "thread_borders": ("relu_backward", "float32", "same bits by threads"),
+    "first_call_has_no_table": ("relu_backward", "float32", "same bits by run"),
     "race": ("relu_backward", "float32", "same bits by run"),
     "depends_on_the_neighbours": ("sigmoid_backward", "float32", "same bits by cut"),
     "crashes_when_empty": ("relu_backward", "float32", "runs"),
@@ -677,6 +709,9 @@ PLANTED = {
     "restores_the_input": ("sigmoid_backward", "float32", "inputs unchanged"),
     "loads_a_whole_vector": ("relu_backward", "float32", "no reads outside"),
     "keeps_its_results": ("relu_backward", "float32", "no leak"),
+    "one_buffer_for_all": ("relu_backward", "float32", "own array"),
+    "transposes_what_it_returns": ("relu_backward", "float32", "returned"),
+    "reads_rows_with_their_padding": ("relu_backward", "float32", "no reads outside"),
     "gives_what_it_got": ("relu_backward", "float32", "own array"),
     "rounds_upwards_ever_after": ("relu_backward", "float32", "settings kept"),
     "expanded_by_strides": ("relu_backward", "float32", "broadcast"),
@@ -693,6 +728,7 @@ PLANTED = {
     "three_axes_as_two": ("conv_backward", "float32", "dimensions"),
     "batch_of_one_without_its_axis": ("conv_backward", "float32", "same bits by cut"),
     "wrong_where_large": ("conv_backward", "float32", "any geometry"),
+    "first_call_has_no_plan": ("conv_backward", "float32", "same bits by run"),
     "nothing_is_returned": ("conv_backward", "float32", "convolution"),
     "forward_with_an_axis_in_front": ("conv", "float32", "convolution"),
     "forward_without_padding": ("conv", "float32", "padding"),

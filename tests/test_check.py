@@ -95,6 +95,24 @@ def test_names_a_planted_defect(name, monkeypatch):
     assert any(wanted in found for found in failures(results).values())
 
 
+@pytest.mark.parametrize(("parameters", "own", "returned", "said"), [
+    ("grad_output, input", "holds", "skipped", "around inputs alone: the candidate takes no out="),
+    ("grad_output, input, out=None", "holds", "holds", ""),
+    ("grad_output, input, *, out", "skipped", "skipped", "")])
+def test_what_was_not_tried_does_not_hold(parameters, own, returned, said, mine):
+    """A function that always, or never, writes to its caller's array."""
+    (mine / "mine.py").write_text(f"""
+import infiniop_cy as iop
+def f({parameters}):
+    return iop.relu_backward(grad_output, input{", out=out" * ("out" in parameters.split("input")[1])})
+""")
+    result, = verdicts(Spec("python", "mine:f"), "relu_backward", only=(
+        "own array", "returned", "no writes outside")).values()
+    found = {v.name: v for v in result.verdicts}
+    assert (found["own array"].outcome, found["returned"].outcome) == (own, returned)
+    assert (found["no writes outside"].outcome, found["no writes outside"].evidence) == ("holds", said)
+
+
 def test_any_nan_is_a_result(tmp_path, monkeypatch):
     """All bits set are a NaN that vectorized kernels write; so they are before a call, where nothing is written."""
     (tmp_path / "mine.py").write_text("""
@@ -354,6 +372,21 @@ def f(grad_output, input):
     verdict, = (v for v in result.verdicts if v.name == name)
     assert (verdict.outcome, bool(verdict.details.get("refused"))) == (outcome, outcome == "holds")
     assert said in verdict.evidence
+
+
+def test_a_convolution_without_bias(mine):
+    """conv may be f(input, weight, ...): the bias is then not offered, and all else is checked."""
+    (mine / "mine.py").write_text("""
+import infiniop_cy as iop
+def f(input, weight, **geometry):
+    return iop.conv(input, weight, **geometry)
+""")
+    results = verdicts(Spec("python", "mine:f"), "conv")
+    assert not failures(results)
+    result, = results.values()
+    found = {v.name: v for v in result.verdicts}
+    assert "not offered: TypeError: " in found["bias"].evidence
+    assert found["convolution"].outcome == found["error of sums"].outcome == found["NaN and inf"].outcome == "holds"
 
 
 def test_spellings():

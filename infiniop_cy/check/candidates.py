@@ -3,13 +3,16 @@
 A candidate has
     offers(operator, parameters)   None, or why it cannot compute that
     call(call, inputs, outputs)    {output: array or None}; both are arrays in shared memory by name
-    facts()                        a dict: "out", whether it writes to arrays that it is given; "threads", whether a
+    facts()                        a dict: "out", whether it writes to arrays that it is given; "returns", whether it
+                                   may, but need not, be given these; "files", those that it consists of, as far as known;
+                                   "threads", whether a
                                    call takes their number (False: OpenMP's setting does; None: nothing does);
                                    "asymmetric", whether padding may differ by side; "float parameters", whether it
                                    gets parameters rounded to float32; "some gradients", whether those of a
                                    convolution may be left out; "elsewhere", whether it is another process that computes
     damage                         where it can tell: (property, sentence) pairs on the last call
 """
+import collections
 import importlib
 import inspect
 import os
@@ -20,6 +23,9 @@ import numpy as np
 
 from infiniop_cy.check import frameworks
 from infiniop_cy.check.calls import CONV_OUTPUTS, outputs_named
+
+
+KEPT = 6  # arrays that were returned: those of two calls at least, as some take turns between two buffers
 
 
 @dataclass(frozen=True)
@@ -61,8 +67,9 @@ def outputs_of(operator, returned):
     return dict(zip(CONV_OUTPUTS, returned + (None,) * (3 - len(returned))))
 
 
-def _not_its_own(value, inputs):
-    """Why a NumPy array that was returned is not the caller's to keep and to change, or None."""
+def _not_its_own(value, inputs, returned):
+    """Why a NumPy array that was returned is not the caller's to keep and to change, or None. returned: by the calls
+    before, whose caller may have kept it."""
     if not isinstance(value, np.ndarray):
         return None
     if type(value) is not np.ndarray:
@@ -70,6 +77,7 @@ def _not_its_own(value, inputs):
     if not value.flags.writeable:
         return "is read-only"
     shared = [name for name, array in inputs.items() if np.may_share_memory(value, array)]
+    shared += ["the result of a call before"] * any(np.may_share_memory(value, other) for other in returned)
     return f"shares memory with {shared[0]}" if shared else None
 
 
@@ -82,7 +90,7 @@ class PythonFunction:
         if not name:
             raise ValueError(f"{spec.target}: expected module:function, or a preset")
         sys.path.insert(0, os.getcwd())
-        self.function = importlib.import_module(module)
+        self.module, self.function = module, importlib.import_module(module)
         for part in name.split("."):
             self.function = getattr(self.function, part)
         self.arrays = frameworks.Arrays(spec.arrays, spec.device)
@@ -90,12 +98,18 @@ class PythonFunction:
             taken = inspect.signature(self.function).parameters.values()
             self.names = {p.name for p in taken if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
             self.any_name = any(p.kind is p.VAR_KEYWORD for p in taken)
+            self.needs_out = any(p.name == "out" and p.default is p.empty for p in taken)
         except (ValueError, TypeError):  # a ufunc or a builtin tells nothing
-            self.names, self.any_name = set(), False
+            self.names, self.any_name, self.needs_out = set(), False, False
+        self.returned = collections.deque(maxlen=KEPT)
 
     def facts(self):
-        return {"out": "out" in self.names and self.arrays.name == "numpy", "threads": "num_threads" in self.names,
-                "own array": self.arrays.name == "numpy", "some gradients": "output_mask" in self.names}
+        out = "out" in self.names and self.arrays.name == "numpy"
+        modules = {self.module, getattr(self.function, "__module__", None)} & sys.modules.keys()
+        return {"out": out, "returns": out and not self.needs_out, "threads": "num_threads" in self.names,
+                "own array": self.arrays.name == "numpy" and not (out and self.needs_out),
+                "some gradients": "output_mask" in self.names,
+                "files": [file for file in (getattr(sys.modules[name], "__file__", None) for name in modules) if file]}
 
     def offers(self, operator, parameters):
         if self.any_name:
@@ -121,5 +135,6 @@ class PythonFunction:
         taken = outputs_of(call.operator, returned)
         if self.arrays.name == "numpy":
             self.damage = [("own array", f"{name} {said}") for name, value in taken.items()
-                           for said in [_not_its_own(value, inputs)] if said]
+                           for said in [_not_its_own(value, inputs, self.returned)] if said]
+            self.returned.extend(value for value in taken.values() if isinstance(value, np.ndarray))
         return {name: None if value is None else self.arrays.take(value) for name, value in taken.items()}

@@ -1,6 +1,6 @@
 """The two directions of a convolution, as the properties see them: their arrays, and what is right."""
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,10 +43,15 @@ class Direction:
     terms: Callable
     batched: int
     spoil: Callable
+    biased: bool = False  # whether the last input is a bias, which may be left out
 
     @property
     def outputs(self):
         return CONVOLUTIONS[self.name].outputs
+
+    def without_bias(self):
+        """The same for a candidate that takes none."""
+        return replace(self, shapes=lambda case: self.shapes(case)[:-1], biased=False)
 
     def integers(self, case, dtype, rng):
         """The case's arrays; partial sums stay exact even in bfloat16 where there are few terms."""
@@ -60,6 +65,6 @@ class Direction:
 
 DIRECTIONS = {direction.name: direction for direction in (
     Direction("conv", lambda case: (*case.shapes[1:], (case.cout,)), _output,
-              lambda case: (case.shapes[2][1] * int(np.prod(case.kernel)) + 1,), 1, _spoil_input),
+              lambda case: (case.shapes[2][1] * int(np.prod(case.kernel)) + 1,), 1, _spoil_input, True),
     Direction("conv_backward", lambda case: case.shapes, _gradients, lambda case: case.terms, 2, _spoil_gradient),
 )}

@@ -153,12 +153,20 @@ def _runs(subject, gave_up):
 
 
 def _refusal(subject):
-    """Why the candidate does not take this dtype at all, or "". A crash is no refusal."""
+    """Why the candidate does not take this dtype at all, or "". A crash is no refusal. Of a convolution that takes no
+    bias the subject knows from then on."""
     if subject.case is None:
-        case = GEOMETRIES["convolution"][0]
-        reply = subject.run("a first call", *subject.conv.integers(case, subject.dtype, subject.rng), case=case)
+        how = {"case": GEOMETRIES["convolution"][0]}
+        arrays = subject.conv.integers(how["case"], subject.dtype, subject.rng)
     else:
-        reply = subject.run("a first call", *(subject.values(8) for _ in range(2)))
+        how, arrays = {}, tuple(subject.values(8) for _ in range(2))
+    reply = subject.run("a first call", *arrays, **how)
+    if reply.kind == "raised" and subject.conv is not None and subject.conv.biased:
+        with_bias, arrays = reply.text, arrays[:-1]
+        reply = subject.run("a first call without a bias", *arrays, **how)
+        if reply.ok:
+            subject.conv, subject.bias_refused = subject.conv.without_bias(), with_bias
+    subject.first = arrays, how, reply
     if reply.kind in ("crash", "timeout"):
         raise GaveUp("already a first call does not end" if reply.kind == "timeout" else "already a first call crashes")
     return reply.text if reply.kind == "raised" else ""

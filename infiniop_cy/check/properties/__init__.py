@@ -13,6 +13,7 @@ from infiniop_cy.check.properties.memory import (
     check_in_place,
     check_leaks,
     check_overlap,
+    check_returned,
     damage_verdicts,
 )
 from infiniop_cy.check.properties.shapes import SHAPES, check_broadcast, check_shapes, refused_elsewhere
@@ -24,7 +25,7 @@ BY_NAME = {p.name: p for p in PROPERTIES}
 OF_EVERY_CALL = {"runs", *DAMAGE}  # which all checks tell of together
 
 # (check, the properties that it speaks of)
-MEMORY_CHECKS = ((check_guards, {"no reads outside"}), (check_leaks, {"no leak"}))
+MEMORY_CHECKS = ((check_guards, {"no reads outside"}), (check_leaks, {"no leak"}), (check_returned, {"returned"}))
 ELEMENTWISE_CHECKS = (
     (check_values, {p.name for p in VALUES}), (check_shapes, {"shapes"}), (check_broadcast, {"broadcast"}),
     *MEMORY_CHECKS, (check_in_place, {"in place"}), (check_overlap, {"overlap"}), (check_runs, {"same bits by run"}),

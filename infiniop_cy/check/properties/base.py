@@ -65,6 +65,8 @@ class Subject:
     damage: dict = field(default_factory=dict)  # property: first sentence
     deaths: list = field(default_factory=list)  # sentences
     refused: str = ""                           # of a plain call, after the first was taken: the first such, in words
+    bias_refused: str = ""                       # why a first call with a bias was, where one without was not
+    first: Any = None                            # the first call: its arrays, how it was made, the Reply
     calls: int = 0
     tally: Any = None                           # of check_values
     repro: dict = field(default_factory=dict)   # arrays and call of the first failure without a tally
@@ -102,6 +104,23 @@ class Subject:
         """Random inputs of the subject's dtype, none of them 0."""
         from infiniop_cy.testing.cases import random_values
         return random_values(self.rng, shape, self.dtype, scale)
+
+
+def results_differ(reply, expected):
+    """Results of one call from those of another, in words, or None. What both left out is no difference."""
+    for name, a in reply.results.items():
+        b = expected.results.get(name)
+        difference = first_difference(a, b) if a is not None or b is not None else None
+        if difference:
+            return f"{name}: {difference}"
+    return None
+
+
+def first_call_differs(subject):
+    """What a repetition of the first call gives instead, in words, or None: what is made once may be made wrong."""
+    arrays, how, first = subject.first
+    again = subject.run("the first call again", *arrays, **how)
+    return results_differ(again, first) if again.ok else f"{again.kind}: {again.text}"
 
 
 def first_difference(a, b):

@@ -3,12 +3,19 @@ from time import monotonic
 
 import numpy as np
 
-from infiniop_cy.check.properties.base import Property, fails, first_difference, holds, skipped
+from infiniop_cy.check.properties.base import (
+    Property,
+    fails,
+    first_call_differs,
+    first_difference,
+    holds,
+    skipped,
+)
 from infiniop_cy.testing.cases import LAYOUTS, MORE_LAYOUTS, SHAPES, arrange
 
 BITS = (
     Property("same bits by run", "a call repeated gives the same bits",
-             "a large array 8 times, a small one 400 times, and as the first call of a new process"),
+             "a large array 8 times, a small one 400 times, the very first call, and as the first call of a new process"),
     Property("same bits by threads", "the number of threads does not change a bit",
              "1, 2, 3 and 7 threads: by num_threads= where there is one, else by OMP_NUM_THREADS of a new process"),
     Property("same bits by layout", "strides and offsets do not change a bit",
@@ -59,6 +66,10 @@ def _repeat(subject, times, *arrays):
 def check_runs(subject):
     name, quick = "same bits by run", subject.settings.quick
     large, small, other = ([subject.values(n) for _ in range(2)] for n in (_large(subject), MEDIUM, MEDIUM))
+    difference = first_call_differs(subject)
+    if difference:
+        yield fails(name, f"the first call again: {difference}, as at first")
+        return
     _, verdict, tried = _repeat(subject, 4 if quick else 8, *large)
     if verdict is None:
         _, verdict, many = _repeat(subject, REPEATS // (8 if quick else 1), *small)

@@ -117,8 +117,8 @@ class Findings:
 def _try(subject, case, findings, bias):
     """(kind, sentence): ok, wrong, refused or died. bias: whether a forward convolution has one."""
     data = subject.conv.integers(case, subject.dtype, subject.rng)
-    if subject.conv.name == "conv" and not bias:
-        data = data[:2]
+    if subject.conv.biased and not bias:
+        data = data[:-1]
     reply = subject.run(f"convolution of {describe(case)}", *data, case=case)
     if reply.kind == "raised":
         return "refused", reply.text
@@ -203,7 +203,8 @@ def check_conv(subject):
             break
     yield _family(subject, "any geometry", _any(subject), findings)
     if subject.conv.name == "conv":
-        yield _family(subject, "bias", WITH_BIAS, findings, bias=True)
+        yield _family(subject, "bias", WITH_BIAS, findings, bias=True) if subject.conv.biased else skipped(
+            "bias", f"not offered: {subject.bias_refused}")
     elif not findings.results["grad_bias"]:
         yield skipped("bias gradient", "not offered")
     else:

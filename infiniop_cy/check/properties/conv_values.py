@@ -3,7 +3,15 @@ from math import prod
 
 import numpy as np
 
-from infiniop_cy.check.properties.base import Property, fails, first_difference, holds, skipped
+from infiniop_cy.check.properties.base import (
+    Property,
+    fails,
+    first_call_differs,
+    first_difference,
+    holds,
+    results_differ,
+    skipped,
+)
 from infiniop_cy.check.properties.bits import THREADS
 from infiniop_cy.check.properties.conv import LARGE, describe
 from infiniop_cy.check.tally import Errors
@@ -144,16 +152,6 @@ def _some(subject):
         (f"{' and '.join(only)} alone", data, {"only": only}) for only in choices), "as with all three")
 
 
-def _results_differ(reply, expected):
-    """Of one call from another, in words, or None."""
-    for name, a in reply.results.items():
-        b = expected.results.get(name)
-        difference = first_difference(a, b) if a is not None or b is not None else None  # what is left out every time
-        if difference:
-            return f"{name}: {difference}"
-    return None
-
-
 def _large(subject):
     cases = LARGE[:1] if subject.settings.quick else LARGE
     return [(case, subject.conv.normal(case, subject.dtype, subject.rng)) for case in cases
@@ -172,7 +170,7 @@ def _compared(subject, name, cases, variants, what):
                 continue
             tried += 1
             expected = expected or reply
-            difference = _results_differ(reply, expected)
+            difference = results_differ(reply, expected)
             if difference:
                 return fails(name, f"{label}: {difference}, {what}; {describe(case)}", tried)
     if not tried:
@@ -182,8 +180,11 @@ def _compared(subject, name, cases, variants, what):
 
 
 def _runs(subject):
-    times = 3 if subject.settings.quick else 6
-    return _compared(subject, "same bits by run", _large(subject),
+    name, times = "same bits by run", 3 if subject.settings.quick else 6
+    difference = first_call_differs(subject)
+    if difference:
+        return fails(name, f"the first call again: {difference}, as at first")
+    return _compared(subject, name, _large(subject),
                      lambda case, data: ((f"run {i + 1}", data, {}) for i in range(times)), "as in the first run")
 
 

@@ -3,6 +3,8 @@ from time import monotonic
 
 from infiniop_cy.check.properties.base import Property, fails, first_difference, holds, skipped
 from infiniop_cy.check.properties.conv import GEOMETRIES
+from infiniop_cy.check.properties.shapes import elsewhere
+from infiniop_cy.testing.cases import arrange
 
 MEMORY = (
     Property("output written", "every element of the output is written, whatever it held",
@@ -18,7 +20,10 @@ MEMORY = (
     Property("no leak", "memory does not grow from call to call",
              "300 calls: bytes that malloc gave and did not get back, where the C library is glibc"),
     Property("own array", "the result is a plain array that the caller may keep and write to",
-             "every array that a function returned: no view of an input, not read-only, no subclass"),
+             "every array that a function returned: no view of an input or of an earlier result, not read-only, no subclass"),
+    Property("returned", "without out= the result is the same, but for rounding",
+             "some calls with out= and without, where it may be left out: contiguous, and a transposed matrix",
+             always=True),
     Property("settings kept", "floating-point settings of the process stay: rounding, subnormal numbers",
              "every call of this run"),
     Property("in place", "the output may be exactly one of the inputs", "out= is grad_output, then input"),
@@ -34,7 +39,7 @@ LEAK = 32    # bytes per call; asking for their number costs 1,760 once
 # What any call may show, and the fact of a candidate without which none does.
 DAMAGE = {"output written": "out", "inputs unchanged": None, "no writes outside": None, "own array": "own array",
           "settings kept": None}
-WITHOUT = {"out": "the candidate takes no out=", "own array": "it is no function on NumPy arrays"}
+WITHOUT = {"out": "the candidate takes no out=", "own array": "it is no function that returns NumPy arrays"}
 
 
 def damage_verdicts(subject):
@@ -45,7 +50,8 @@ def damage_verdicts(subject):
         elif fact and not subject.session.facts.get(fact):
             yield skipped(name, WITHOUT[fact])
         else:
-            yield holds(name, tried=subject.calls)
+            inputs = name == "no writes outside" and not subject.session.facts["out"]
+            yield holds(name, "around inputs alone: the candidate takes no out=" if inputs else "", subject.calls)
 
 
 def _small_calls(subject):
@@ -54,6 +60,9 @@ def _small_calls(subject):
         for case in (*GEOMETRIES["convolution"][:2], GEOMETRIES["padding"][0], GEOMETRIES["groups"][-1]):
             yield f"convolution {case}", subject.conv.integers(case, subject.dtype, subject.rng), {"case": case}
         return
+    # Its last row ends at the edge, too: what lies between the others may be read, but nothing behind it.
+    rows = [arrange(subject.values((5, 7)), "padded rows") for _ in range(2)]
+    yield "padded rows of shape (5, 7)", rows, {}
     for n in (1, 67, 5003):
         yield f"{n} elements", (subject.values(n), subject.values(n)), {}
 
@@ -96,6 +105,29 @@ def check_guards(subject):
                 subject.damage.setdefault("inputs unchanged", "an input was written to during the call, and restored "
                                           f"({what}: {reply.text})")
     yield fails(name, found, tried) if found else holds(name, tried=tried) if tried else skipped(name, "no results")
+
+
+def check_returned(subject):
+    """An optional out= is given in all other calls, so that a second path, for callers without it, shows here alone."""
+    name = "returned"
+    if not subject.session.facts.get("returns"):
+        yield skipped(name, "out= is always given" if subject.session.facts["out"] else "the candidate takes no out=")
+        return
+    matrices = [arrange(subject.values((5, 7)), "transposed") for _ in range(2)]
+    more = [] if subject.case is None else [("transposed, of shape (5, 7)", matrices, {})]
+    tried = 0
+    for what, arrays, how in (*_small_calls(subject), *more):
+        given = subject.run(f"{what}, with out=", *arrays, **how)
+        reply = subject.run(f"{what}, without out=", *arrays, into=False, **how)
+        if not given.ok:
+            continue
+        tried += 1
+        for output, expected in given.results.items():
+            if not reply.ok or elsewhere(reply.results[output], expected):
+                said = first_difference(reply.results[output], expected) if reply.ok else f"{reply.kind}: {reply.text}"
+                yield fails(name, f"{what}, without out=: {said}, as with it", tried)
+                return
+    yield holds(name, tried=tried) if tried else skipped(name, "no results")
 
 
 def _placed(subject, what, g, x, **where):

@@ -17,7 +17,7 @@ MANY = (100_003, 2**20 + 3)  # elements: as many as several threads share, and a
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70, 127, 129)  # around vectors
 
 
-def _elsewhere(got, expected):
+def elsewhere(got, expected):
     """Whether some element is another one's, or none: off by more than rounding, whose bits have a property."""
     if got is None or expected is None:
         return True
@@ -50,7 +50,7 @@ def check_shapes(subject):
         if flat.results["grad_input"] is None:
             continue
         expected = flat.results["grad_input"][:n]
-        if _elsewhere(got.ravel(), expected):
+        if elsewhere(got.ravel(), expected):
             yield fails("shapes", f"shape {shape}: {first_difference(got.ravel(), expected)}, as in a row of {total}")
             return
     many = MANY[:1] if subject.settings.quick else MANY
@@ -79,7 +79,7 @@ def _repeated(subject, n, g, x, row):
     if not reply.ok or row is None:
         return reply, None
     got, expected = reply.results["grad_input"], many_of(row)
-    return reply, first_difference(got, expected) if _elsewhere(got, expected) else None
+    return reply, first_difference(got, expected) if elsewhere(got, expected) else None
 
 
 def refused_elsewhere(subject, verdicts):
@@ -142,7 +142,7 @@ def check_broadcast(subject):
             yield fails("broadcast", f"{what} give {_shape(reply)}")
             return
         results = reply.results["grad_input"], full.results["grad_input"]
-        if _elsewhere(*results):
+        if elsewhere(*results):
             yield fails("broadcast", f"{what}: {first_difference(*results)}")
             return
     computed = _computes_unequal(subject)
