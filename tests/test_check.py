@@ -289,6 +289,29 @@ def test_exhaustive_runs_go_on_where_they_stopped(mine, monkeypatch):
     assert tried[2] == tried[1]
 
 
+@pytest.mark.parametrize(("before", "after"), [
+    ("pass", "result *= 2"),  # edited in between: the old state is of another candidate
+    ("os.abort()", "os.abort()"),  # what a block that was tried before the interruption has shown
+])
+def test_a_state_of_an_exhaustive_run_hides_nothing(before, after, mine, monkeypatch, capsys):
+    monkeypatch.setattr(exhaustive, "KEEP_EVERY", 1)
+    monkeypatch.setattr(exhaustive, "TOTAL", 2 * session.BLOCK)
+    words = ("sigmoid_backward", "--candidate", "mine:f", "--dtype", "float32", "--exhaustive", "--only", "accuracy",
+             "--resume", "state.json")
+    for line in (before, after):
+        (mine / "mine.py").write_text(f"""
+import infiniop_cy as iop, numpy as np, os
+def f(grad_output, input):
+    result = iop.sigmoid_backward(grad_output, input)
+    if input.size == {session.BLOCK} and input[0] == 0:
+        {line}
+    return result
+""")
+        assert command(*words) == (line != "pass")
+    assert ("inputs 0x00000000 to 0x000fffff" in capsys.readouterr().out) == (before == after)
+    assert len(json.loads((mine / "state.json").read_text())) == 1 + (before != after)
+
+
 # ---- C libraries
 
 needs_libraries = pytest.mark.skipif(sys.platform != "linux", reason="the C libraries are built on Linux")

@@ -47,12 +47,14 @@ class Library:
     """Descriptors are made and destroyed around every call."""
 
     def __init__(self, spec):
+        self.path = spec.target
         self.client, self.symbols, self.one_form = GuardedClient(spec.target), spec.symbols, spec.one_form
         for name in ("infiniopCreateHandle", "infiniopCreateTensorDescriptor", "infiniopDestroyTensorDescriptor"):
             self.client.function(name)
 
     def facts(self):
-        return {"out": True, "threads": False, "asymmetric": False, "float parameters": True, "some gradients": True}
+        return {"out": True, "threads": False, "asymmetric": False, "float parameters": True, "some gradients": True,
+                "files": [self.path]}
 
     def offers(self, operator, parameters):
         try:

@@ -12,6 +12,7 @@ import numpy as np
 from infiniop_cy.check.calls import CONV_OUTPUTS, CONVOLUTIONS
 from infiniop_cy.check.candidates import outputs_of
 from infiniop_cy.check.frameworks import to_jax, to_numpy, to_torch
+from infiniop_cy.core import _core
 from infiniop_cy.operators import BY_NAME
 
 NAMES = ("torch", "jax", "numpy", "infiniop_cy", "infiniop_cy-descriptors")
@@ -55,7 +56,7 @@ class Torch:
         self.torch = torch
 
     def facts(self):
-        return {"out": True, "threads": True}
+        return {"out": True, "threads": True, "files": [self.torch.version.__file__]}
 
     def _aten(self, operator):
         """(overload packet, function giving its arguments), or None."""
@@ -140,7 +141,7 @@ class Jax:
         self.jax, self.compiled = jax, {}
 
     def facts(self):
-        return {"out": False, "threads": None}
+        return {"out": False, "threads": None, "files": [self.jax.version.__file__]}
 
     def _forward(self, operator):
         return getattr(self.jax.nn, forward_name(operator), None)
@@ -240,7 +241,7 @@ class Formulas:
     """The formulas of textbooks in NumPy, computed in the arrays' own dtype: how a first version is written."""
 
     def facts(self):
-        return {"out": False, "threads": None}
+        return {"out": False, "threads": None, "files": [__file__, np.version.__file__]}
 
     def offers(self, operator, parameters):
         if operator not in FORMULAS:
@@ -260,7 +261,7 @@ class Functions:
     """This library's functions."""
 
     def facts(self):
-        return {"out": True, "threads": True, "some gradients": True}
+        return {"out": True, "threads": True, "some gradients": True, "files": [_core.__file__]}
 
     def offers(self, operator, parameters):
         return None
@@ -279,7 +280,8 @@ class Descriptors:
     """This library's descriptors."""
 
     def facts(self):
-        return {"out": True, "threads": False, "asymmetric": False, "some gradients": True}
+        return {"out": True, "threads": False, "asymmetric": False, "some gradients": True,
+                "files": [_core.__file__]}
 
     def offers(self, operator, parameters):
         return None
