@@ -2,6 +2,7 @@
 import importlib.metadata
 import json
 import math
+import os
 import pathlib
 import platform
 import subprocess
@@ -220,6 +221,37 @@ def test_could_not_run(words, reason, mine, capsys):
     assert command(*words) == 2
     line, = capsys.readouterr().err.strip().splitlines()
     assert reason in line
+
+
+def test_what_a_candidate_says_breaks_no_report(mine, capsys):
+    """Colours in its last words, and brackets in its command line, in which rich and XML see marks of their own."""
+    line = f"{sys.executable} kernel.py [/x] [out] {{inputs}} {{outputs}}"
+    (mine / "mine.py").write_text("""
+import os, sys
+def f(g, x):
+    print("\\033[31mno \\1 kernel <here>", flush=True)
+    os.abort()
+""")
+    words = ("relu_backward", "--dtype", "float32", "--only", "runs")
+    assert command(*words, "--candidate", "mine:f", "--junit", "out.xml") == 1
+    assert "no  kernel <here>" in ElementTree.parse(mine / "out.xml").getroot()[0][0][0].attrib["message"]
+    capsys.readouterr()
+    (mine / "kernel.py").write_text("import os\nos.abort()\n")
+    assert command(*words, "--command", line) == 1
+    assert "kernel.py [/x] [out] {inputs} {outputs}: 0 of 1" in capsys.readouterr().out
+
+
+def test_what_a_candidate_prints_fills_no_disk(mine):
+    (mine / "mine.py").write_text("""
+def f(g, x):
+    print("x" * 999_999, flush=True)
+    return g
+""")
+    case, x = _case("relu_backward"), np.ones(3, np.float32)
+    with Session(Spec("python", "mine:f"), 20) as opened:
+        for _ in range(9):
+            assert opened.elementwise(case, x, x).ok
+        assert 0 < os.fstat(opened.worker.log.fileno()).st_size < 2_100_000
 
 
 def test_a_property_is_not_held_by_a_candidate_that_dies(mine, capsys):

@@ -1,5 +1,6 @@
 """The verdicts: a table for people, JSON and JUnit for programs."""
 import json
+import re
 from xml.etree import ElementTree
 
 from infiniop_cy.check.properties import BY_NAME
@@ -19,13 +20,14 @@ def grouped(results):
 def show(console, results, standard, standard_name, candidate):
     """Print a table per operator: properties down, dtypes across; then the evidence of what failed, and
     what the candidate refused of what holds."""
+    from rich.markup import escape
     for title, group in grouped(results).items():
         show_group(console, title, group, standard)
     tried = sum(r.tried for r in results)
     failed = [r for r in results if r.failed(standard)]
     offered = [r for r in results if not r.not_offered]
     where = f"{', '.join(f'{r.title} {r.dtype}' for r in failed[:6])}{', ...' if len(failed) > 6 else ''}"
-    console.print(f"{candidate}: {len(offered) - len(failed)} of {len(offered)} checks hold under {standard_name}"
+    console.print(f"{escape(candidate)}: {len(offered) - len(failed)} of {len(offered)} checks hold under {standard_name}"
                   + (f"; [bold red]failed:[/] {where}" if failed else "")
                   + (f". {tried:,} inputs tried." if tried else "."), soft_wrap=True)
 
@@ -107,9 +109,14 @@ def _finite(value):
     return value
 
 
+def _xml(text):
+    """Without what no XML document may hold: the control characters by which programs colour what they say."""
+    return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "", text)
+
+
 def write_junit(path, results, standard, standard_name, candidate):
     """A test case per subject and property."""
-    suites = ElementTree.Element("testsuites", name=f"infiniop-cy check {candidate}, standard {standard_name}")
+    suites = ElementTree.Element("testsuites", name=_xml(f"infiniop-cy check {candidate}, standard {standard_name}"))
     for result in results:
         suite = ElementTree.SubElement(suites, "testsuite", name=f"{result.title} {result.dtype}")
         counted = result.counts(standard)
@@ -118,14 +125,14 @@ def write_junit(path, results, standard, standard_name, candidate):
             case = ElementTree.SubElement(suite, "testcase", name=verdict.name,
                                           classname=f"{result.title}.{result.dtype}")
             if verdict.failed and verdict in counted:
-                ElementTree.SubElement(case, "failure", message=verdict.evidence)
+                ElementTree.SubElement(case, "failure", message=_xml(verdict.evidence))
                 bad += 1
             elif verdict.outcome != "holds":
-                ElementTree.SubElement(case, "skipped", message=verdict.evidence)
+                ElementTree.SubElement(case, "skipped", message=_xml(verdict.evidence))
                 skips += 1
         if result.not_offered:
             case = ElementTree.SubElement(suite, "testcase", name="offered", classname=result.title)
-            ElementTree.SubElement(case, "skipped", message=result.not_offered)
+            ElementTree.SubElement(case, "skipped", message=_xml(result.not_offered))
             skips += 1
         suite.attrib |= {"tests": str(len(suite)), "failures": str(bad), "skipped": str(skips)}
     ElementTree.ElementTree(suites).write(path, encoding="utf-8", xml_declaration=True)

@@ -14,6 +14,7 @@ from infiniop_cy.check.arena import attach
 from infiniop_cy.check.calls import CannotRun, Died, Reply
 from infiniop_cy.check.program import last_line
 
+MOST_SAID = 2**20  # bytes of what a candidate prints, of which its last line before a crash is read
 START_SECONDS = 120  # importing torch or jax from a cold disk
 
 
@@ -69,6 +70,9 @@ class Worker:
         if self.process is None:
             self.start()
         kind, value = self._ask(call, self.timeout)
+        if self.process is not None and os.fstat(self.log.fileno()).st_size > MOST_SAID:
+            os.ftruncate(self.log.fileno(), 0)
+            os.lseek(self.log.fileno(), 0, os.SEEK_SET)  # of the process, too, which writes by the same descriptor
         return Reply("ok", shapes=value[0], damage=value[1]) if kind == "ok" else Reply(kind, value)
 
     def offers(self, operator, parameters):
