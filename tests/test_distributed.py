@@ -376,6 +376,40 @@ def test_workers_that_do_not_agree_all_say_so():
     assert "rank 1 has a gradient 'gradient' of dtype float64 and shape (4,)" in str(errors[0])
 
 
+def test_an_error_of_one_sum_leaves_another_as_it_was():
+    def work(workers):
+        first, second = GradientSum(workers, shards=2), GradientSum(workers, shards=2)
+        for shard in first.shards:
+            first.add("a", shard, TWO if workers.rank else ONE)
+            second.add("b", shard, ONE)
+        first.start()
+        with pytest.raises(iop.BadTensorShape, match="gradient 'a'"):
+            second.start()
+        return second.result()["b"].tolist(), first.result()
+
+    assert run_workers(2, work) == [([2, 2, 2], {})] * 2
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_an_error_that_one_worker_catches_ends_the_others_with_it(goes_on):
+    """What it sums next nobody else does; where it sums nothing more, it leaves with them."""
+    def work(workers):
+        try:
+            sum_gradient([TWO if workers.rank else ONE], 3, workers)
+        except iop.BadTensorShape:
+            if workers.rank != 1:
+                raise
+            return goes_on and sum_gradient([ONE], 3, workers)
+
+    errors = run_workers(3, work)
+    if not goes_on:
+        assert [type(error) for error in errors] == [iop.BadTensorShape, bool, iop.BadTensorShape]
+        return
+    # The first to end the job may cut off what another would say.
+    assert {type(error) for error in errors} <= {iop.BadParam, threading.BrokenBarrierError}
+    assert any("rank 0 leaves its `with` block, but rank 1 sums 3 shards" in str(error) for error in errors)
+
+
 def test_a_worker_without_shards_has_to_be_told_what_it_sums():
     def work(workers):
         gradients = [ONE] if workers.rank else []
@@ -425,6 +459,7 @@ def test_processes_of_any_number_give_the_same_bits():
     ("shards", ("BadParam", "rank 0 sums 13 shards", "rank 2 sums 14 shards")),
     ("leave-late", ("BadParam", "rank 2 leaves its `with` block", "rank 0 sums 13 shards")),
     ("exit", ("BadParam", "rank 2 leaves its `with` block")),
+    ("caught", ("rank 0 has", "but rank 2 has", "ends the job", "rank 0 leaves its `with` block, but rank 2 sums 13")),
     ("raise", ("rank 2 of 3 ends the job", "RuntimeError: this worker cannot go on")),
     ("kill", ()),
 ])
@@ -441,6 +476,13 @@ def test_mpi_outside_of_its_context_is_refused():
         "d.sum_gradient([__import__('numpy').ones(1)], 1, d.mpi())"
     done = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, timeout=LIMIT, check=False)
     assert "BadParam: _Mpi: used outside of its context" in done.stderr
+
+
+def test_mpi_has_one_context():
+    mpiexec()
+    call = "from infiniop_cy import distributed as d; w = d.mpi()\nfor _ in 'ab':\n    with w: d.GradientSum(w, shards=1)"
+    done = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert "BadParam: mpi(): its `with` block has ended" in done.stderr
 
 
 @pytest.mark.parametrize("way", ["hash", "shape", "raise"])

@@ -39,14 +39,20 @@ def wait(request):
 def check_header(workers, header, description):
     """Raise, on all workers, where the maximum over their headers says that they do not do the same."""
     if header[0] != -header[1]:
-        error = _difference(_exchange(workers, description))
-        error.agreed = True
+        descriptions = _exchange(workers, description)
+        error = _difference(descriptions)
+        error.agreed, error.last = True, [LEAVING] in descriptions
         raise error
 
 
 def is_agreed(error):
     """Whether all workers have raised this error, each for itself."""
     return getattr(error, "agreed", False)
+
+
+def is_last(error):
+    """Whether some worker is leaving with it: nothing can be agreed on any more."""
+    return getattr(error, "last", False)
 
 
 def agree_to_leave(workers):

@@ -10,7 +10,7 @@ import traceback
 from importlib import import_module
 
 from infiniop_cy import status
-from infiniop_cy.distributed.agreement import agree_to_leave, is_agreed
+from infiniop_cy.distributed.agreement import agree_to_leave, is_agreed, is_last
 
 
 class Workers:
@@ -66,8 +66,10 @@ class Workers:
         return self
 
     def __exit__(self, kind, error, trace):
+        # Of an error that all have raised, some may have caught theirs and go on: these are not to wait for the others.
+        agreed = is_agreed(error) and not is_last(error)
         try:
-            if error is None or (isinstance(error, SystemExit) and not error.code):
+            if error is None or (isinstance(error, SystemExit) and not error.code) or agreed:
                 self.sum_announced()
                 for sums in self._begun:
                     sums.finish()
@@ -75,7 +77,7 @@ class Workers:
             elif not is_agreed(error):
                 self.abort()
         except Exception as disagreement:
-            if not is_agreed(disagreement):
+            if agreed or not is_agreed(disagreement):
                 self.abort()
             raise
         finally:
@@ -110,6 +112,12 @@ class _Mpi(Workers):
 
     def sum(self, array):
         return self._all_reduce(array, self._sum)
+
+    def __enter__(self):
+        if not self._comm:
+            raise status.BadParam("mpi(): its `with` block has ended, and its communicator with it; expected mpi() anew, "
+                                  "or one block around all")
+        return super().__enter__()
 
     def abort(self):
         if self.size == 1:

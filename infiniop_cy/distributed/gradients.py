@@ -299,6 +299,8 @@ class GradientSum:
                 raise status.BadParam(f"{_OP}: gradient {tensor.name!r} lacks shard {missing[0]}, expected all of "
                                       f"{self.shards} to be added before it is summed")
             tensor.shards = dict(sorted(tensor.shards.items()))
+        if self._open:
+            self._workers.sum_announced()  # of another sum, maybe, whose error is to leave this one as it is
         waiting, self._open = self._open, []
         while waiting:
             self._announce(waiting[:_MOST_TENSORS], len(waiting))
