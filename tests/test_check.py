@@ -193,6 +193,43 @@ def conv(input, weight, bias=None, **geometry):
         np.testing.assert_array_equal(names["exact"], iop.conv(*arrays, **names["geometry"]))
 
 
+def test_the_script_shows_the_property_that_it_names(mine):
+    """The first geometry that was off by anything was shown, and not what the candidate gave."""
+    (mine / "mine.py").write_text("""
+import infiniop_cy as iop
+def conv(g, x, w, *, groups, **geometry):
+    result = list(iop.conv_backward(g, x, w, groups=groups, **geometry))
+    result[0] = result[0] + (100 if groups == 2 else 1e-3)
+    return result
+""")
+    assert command("conv_backward", "--dtype", "float32", "--candidate", "mine:conv", "--repro", "worst.py") == 1
+    names = {}
+    exec((mine / "worst.py").read_text(), names)
+    assert names["geometry"]["groups"] == 2
+    expected = iop.conv_backward(names["g"], names["x"], names["w"], **names["geometry"])
+    np.testing.assert_array_equal(names["got"]["grad_input"], expected[0] + 100)
+
+
+@pytest.mark.parametrize(("candidate", "signature"), [("K.f", "g, x"), ("K.f", "g, x, *, out"), ("f", "g, x")])
+def test_scripts_run(candidate, signature, mine):
+    """Of a function in a class, or with a required out=; evidence with quotes and backslashes."""
+    (mine / "mine.py").write_text(f"""
+import numpy as np
+class K:
+    def f({signature}):
+        return np.multiply(g, x >= 0{", out=out" if "out" in signature else ""})
+def f(g, x):
+    if x.size > 8:
+        raise ValueError('\\\\x {chr(34) * 3} there')
+    return 2 * g
+""")
+    words = ("relu_backward", "--dtype", "float32", "--repro", "worst.py")
+    assert command(*words, "--candidate", f"mine:{candidate}") == 1
+    compile((mine / "worst.py").read_text(), "worst.py", "exec")
+    done = subprocess.run([sys.executable, "worst.py"], capture_output=True, text=True, check=True)
+    assert ("again" in done.stdout) == (candidate == "K.f")
+
+
 @pytest.mark.parametrize(("words", "reason"), [
     (("relu_backward", "--candidate", "nothing:here"), "No module named 'nothing'"),
     (("relu_backward", "--candidate", "mine:nothing"), "no attribute 'nothing'"),

@@ -34,6 +34,8 @@ CONV = '''
 geometry = {geometry!r}
 {names} = (values(bits, {dtype!r}).reshape(shape).astype(np.float64) for bits, shape in (
     {arrays},))
+got = {{  # of {candidate}
+    {got}}}
 
 
 {definition}
@@ -58,7 +60,7 @@ def gradients(g, x, w, stride, padding, dilation, groups):
 
 
 for name, exact in zip(("grad_input", "grad_weight", "grad_bias"), gradients(g, x, w, **geometry)):
-    print(name, exact.shape, "\\n", exact)'''
+    print(name, exact.shape, "\\n", exact, "\\n got\\n", got.get(name))'''
 OUTPUT = '''\
 def output(x, w, bias=None, *, stride, padding, dilation, groups):
     """The definition, in float64: one product per tap, output pixel, sample and pair of channels of one group."""
@@ -74,7 +76,7 @@ def output(x, w, bias=None, *, stride, padding, dilation, groups):
 
 
 exact = output({names}, **geometry)
-print(exact.shape, "\\n", exact)'''
+print(exact.shape, "\\n", exact, "\\n got\\n", got.get("output"))'''
 
 
 def _worst(results, standard):
@@ -88,23 +90,24 @@ def _worst(results, standard):
 
 def _has_case(result, verdict):
     return bool(verdict.details.get("worst") or verdict.details.get("examples") or (
-        result.operator in CONVOLUTIONS and result.subject.repro))
+        result.operator in CONVOLUTIONS and verdict.name in result.subject.repro))
 
 
-def _call(spec, operator, parameters):
-    """Lines that ask the candidate again, where it is a function that can be imported."""
-    if spec.kind != "python":
+def _call(spec, operator, parameters, needs_out):
+    """Lines that ask the candidate again, where it is a function of NumPy arrays that can be imported."""
+    if spec.kind != "python" or spec.arrays != "numpy":
         return ""
     module, name = spec.target.split(":")
     given = "".join(f", {key}={value!r}" for key, value in parameters.items())
     arguments = "g, x" if operator.endswith("_backward") else "x"
-    return (f"\nfrom {module} import {name}\n\nprint(\"again \", {name}("
+    given += ", out=np.empty(1, {dtype!r})" if needs_out else ""
+    return (f"\nfrom {module} import {name.split('.')[0]}\n\nprint(\"again \", {name}("
             f"*(a.astype({{dtype!r}}) for a in ({arguments})){given}))\n")
 
 
-def _convolution(result, facts):
-    """The geometry, the arrays and the definition."""
-    case, data = result.subject.repro["conv"]
+def _convolution(result, verdict, facts):
+    """The geometry, the arrays, what the candidate gave and the definition."""
+    case, data, results = result.subject.repro[verdict.name]
     bits = {2: np.uint16, 4: np.uint32, 8: np.uint64}[data[0].itemsize]
     arrays = ",\n    ".join(f"({a.view(bits).ravel().tolist()}, {a.shape})" for a in data)
     if result.operator == "conv_backward":
@@ -112,7 +115,9 @@ def _convolution(result, facts):
     else:
         names = ", ".join(("x", "w", "bias")[:len(data)])
         definition = OUTPUT.format(names=names)
-    return CONV.format(geometry=case.keywords, names=names, arrays=arrays, definition=definition, **facts)
+    got = ",\n    ".join(f"{name!r}: values({a.view(bits).ravel().tolist()}, {result.dtype!r}).reshape({a.shape})"
+                         for name, a in results.items() if a is not None)
+    return CONV.format(geometry=case.keywords, names=names, arrays=arrays, got=got, definition=definition, **facts)
 
 
 def script(spec, results, standard):
@@ -121,10 +126,12 @@ def script(spec, results, standard):
     if found is None:
         return None
     result, verdict = found
-    facts = {"title": result.title, "dtype": result.dtype, "candidate": str(spec), "evidence": verdict.evidence}
+    facts = {"title": result.title, "dtype": result.dtype, "candidate": _quotable(str(spec)),
+             "evidence": _quotable(verdict.evidence)}
     if result.operator in CONVOLUTIONS:
-        return HEADER.format(**facts) + _convolution(result, facts)
-    again = _call(spec, result.operator, result.parameters).format(dtype=result.dtype)
+        return HEADER.format(**facts) + _convolution(result, verdict, facts)
+    session = result.subject.session.facts
+    again = _call(spec, result.operator, result.parameters, session["out"] and not session.get("returns")).format(dtype=result.dtype)
     if result.dtype == "bfloat16":
         again = ""  # NumPy alone has no such arrays to give
     worst = (verdict.details.get("worst") or verdict.details["examples"])[0]
@@ -138,6 +145,11 @@ def script(spec, results, standard):
     return HEADER.format(**facts) + ELEMENTWISE.format(**(facts | {
         key: worst[key] for key in ("g", "x", "got", "g_value", "x_value")}), exact=_Literal(worst["exact"]),
         formula=case.operator.expression, digits=digits, ulp=unit, call=again)
+
+
+def _quotable(text):
+    """In one line of a docstring or a comment, whatever the command line or the candidate's words hold."""
+    return "".join(c if c.isprintable() else " " for c in text).replace("\\", "\\\\").replace('"', "'")
 
 
 class _Literal(float):

@@ -69,7 +69,7 @@ class Subject:
     first: Any = None                            # the first call: its arrays, how it was made, the Reply
     calls: int = 0
     tally: Any = None                           # of check_values
-    repro: dict = field(default_factory=dict)   # arrays and call of the first failure without a tally
+    repro: dict = field(default_factory=dict)   # property of a convolution: a case that breaks it, arrays and results
 
     def __post_init__(self):
         self.rng = np.random.default_rng(self.settings.seed)

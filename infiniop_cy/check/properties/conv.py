@@ -139,11 +139,14 @@ def _try(subject, case, findings, bias):
             findings.bias = findings.bias or far
         elif far:
             first = first or far
-        if far or unequal:
-            subject.repro.setdefault("conv", (case, data))
+        if unequal:
+            shown = ("bias gradient",) * bool(far and name == "grad_bias") + ("exact on integers",)
+            for prop in shown:
+                subject.repro.setdefault(prop, (case, data, reply.results))
         findings.integers = findings.integers or unequal
     if not any(reply.shapes.get(name) for name in subject.conv.outputs):
         first = f"no output was returned; {describe(case)}"
+    findings.last = case, data, reply.results
     return ("wrong", first) if first else ("ok", "")
 
 
@@ -151,6 +154,8 @@ def _family(subject, name, cases, findings, bias=False):
     wrong, refused, died = [], [], []
     for case in cases:
         kind, text = _try(subject, case, findings, bias)
+        if kind == "wrong":
+            subject.repro.setdefault(name, findings.last)
         {"wrong": wrong, "refused": refused, "died": died, "ok": []}[kind].append((case, text))
     if wrong or died:
         shared = f"; {_shared([case for case, _ in wrong], cases)}" if name == "any geometry" and wrong else ""

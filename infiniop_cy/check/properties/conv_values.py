@@ -79,7 +79,7 @@ def _errors(subject):
                 worst = float(ratio[at]), (f"{name} at {tuple(map(int, at))}: {float(got[at])!r} instead of "
                                            f"{float(truth[at])!r}; {describe(case)}")
                 if ratio[at] > 1:
-                    subject.repro.setdefault("conv", (case, data))
+                    subject.repro["error of sums"] = case, data, reply.results
         adjoint = adjoint or ("grad_input" in reply.results and _adjoint(case, data, reply, dtype))
     if not seen:
         yield skipped("error of sums", "no geometry gave results")
