@@ -563,7 +563,7 @@ def test_every_standard_allows_flushing_where_asked(name):
         x = np.array(x, np.float16)
         for ftz in (False, True):
             tally = _tally(_case(operator), x, np.zeros_like(x), standard, "float16", ftz)
-            neglected = (name, operator) == ("benchdnn", "sigmoid_backward")  # as the gradients of a vanishing derivative
+            neglected = (name, operator) == ("benchdnn", "sigmoid_backward")  # its derivative vanishes
             assert standard.verdict(tally.standard, "float16")[0] is (ftz or neglected)
 
 

@@ -4,9 +4,9 @@ A candidate has
     offers(operator, parameters)   None, or why it cannot compute that
     call(call, inputs, outputs)    {output: array or None}; both are arrays in shared memory by name
     facts()                        a dict: "out", whether it writes to arrays that it is given; "returns", whether it
-                                   may, but need not, be given these; "files", those that it consists of, as far as known;
-                                   "threads", whether a
-                                   call takes their number (False: OpenMP's setting does; None: nothing does);
+                                   may, but need not, be given these; "files", what it consists of, as far as
+                                   that is known; "threads", whether a call takes their number
+                                   (False: OpenMP's setting does; None: nothing does);
                                    "asymmetric", whether padding may differ by side; "float parameters", whether it
                                    gets parameters rounded to float32; "some gradients", whether those of a
                                    convolution may be left out; "elsewhere", whether it is another process that computes
@@ -23,7 +23,6 @@ import numpy as np
 
 from infiniop_cy.check import frameworks
 from infiniop_cy.check.calls import CONV_OUTPUTS, outputs_named
-
 
 KEPT = 6  # arrays that were returned: those of two calls at least, as some take turns between two buffers
 

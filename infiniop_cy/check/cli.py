@@ -62,7 +62,8 @@ def _parser():
     parser.add_argument("--ftz", action="store_true", help="subnormal inputs and results may be flushed to 0")
     parser.add_argument("--exhaustive", action="store_true", help="float32: all 2**32 inputs; minutes")
     parser.add_argument("--resume", metavar="FILE", help="keep the state of an exhaustive run there, and go on from it")
-    parser.add_argument("--quick", action="store_true", help="smaller samples; no other numbers of threads and no new process")
+    parser.add_argument("--quick", action="store_true",
+                        help="smaller samples; no other numbers of threads, and no new process")
     parser.add_argument("--only", metavar="PROPERTY", action="append", default=[], help="show these alone; repeatable")
     parser.add_argument("--timeout", type=float, default=60, metavar="SECONDS", help="for one call (default: 60)")
     parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")

@@ -34,8 +34,8 @@ class Program:
         self.takes_parameters = any("{parameters}" in word for word in self.words)
 
     def facts(self):
-        return {"out": False, "threads": False, "elsewhere": True,
-                "files": [word for word in (shutil.which(self.words[0]), *self.words[1:]) if word and os.path.isfile(word)]}
+        words = (shutil.which(self.words[0]) or self.words[0], *self.words[1:])
+        return {"out": False, "threads": False, "elsewhere": True, "files": list(filter(os.path.isfile, words))}
 
     def offers(self, operator, parameters):
         if parameters and not self.takes_parameters and operator not in CONVOLUTIONS:

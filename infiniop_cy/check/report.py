@@ -27,8 +27,8 @@ def show(console, results, standard, standard_name, candidate):
     failed = [r for r in results if r.failed(standard)]
     offered = [r for r in results if not r.not_offered]
     where = f"{', '.join(f'{r.title} {r.dtype}' for r in failed[:6])}{', ...' if len(failed) > 6 else ''}"
-    console.print(f"{escape(candidate)}: {len(offered) - len(failed)} of {len(offered)} checks hold under {standard_name}"
-                  + (f"; [bold red]failed:[/] {where}" if failed else "")
+    hold = f"{len(offered) - len(failed)} of {len(offered)} checks hold under {standard_name}"
+    console.print(f"{escape(candidate)}: {hold}" + (f"; [bold red]failed:[/] {where}" if failed else "")
                   + (f". {tried:,} inputs tried." if tried else "."), soft_wrap=True)
 
 

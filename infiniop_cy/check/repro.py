@@ -130,8 +130,9 @@ def script(spec, results, standard):
              "evidence": _quotable(verdict.evidence)}
     if result.operator in CONVOLUTIONS:
         return HEADER.format(**facts) + _convolution(result, verdict, facts)
-    session = result.subject.session.facts
-    again = _call(spec, result.operator, result.parameters, session["out"] and not session.get("returns")).format(dtype=result.dtype)
+    taken = result.subject.session.facts
+    needs_out = taken["out"] and not taken.get("returns")
+    again = _call(spec, result.operator, result.parameters, needs_out).format(dtype=result.dtype)
     if result.dtype == "bfloat16":
         again = ""  # NumPy alone has no such arrays to give
     worst = (verdict.details.get("worst") or verdict.details["examples"])[0]

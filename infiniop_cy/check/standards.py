@@ -1,9 +1,9 @@
 """How wrong a result may be: this library's own bounds, plain ulp, and the rules that others published.
 
 Each judges the same sweep; the published ones compare with the exact gradient rounded to the dtype. `wrong(errors,
-case)` is where elements of a block of Errors are off, each for itself; `add(sums, errors, case)` adds the block to a dict
-of numbers, and gives that mask, or None where elements are judged together alone; `merge(sums, other)` adds another such
-dict; `verdict(sums, dtype)` gives (whether it holds, the sentence).
+case)` is where elements of a block of Errors are off, each for itself; `add(sums, errors, case)` adds the block to a
+dict of numbers, and gives that mask, or None where elements are judged together alone; `merge(sums, other)` adds
+another such dict; `verdict(sums, dtype)` gives (whether it holds, the sentence).
 `complete`: every property counts under this standard; otherwise its rule, NaN and inf, and what no caller survives:
 crashes, changed inputs, writes outside. `sums`: whether it has a rule for convolutions, where case is None; a bound per
 element, relative to it, fits no sum that cancels.
@@ -15,7 +15,6 @@ import numpy as np
 from infiniop_cy.check.calls import CannotRun
 from infiniop_cy.operators import values_of
 from infiniop_cy.testing.reference import FORMATS, TOLERANCES
-
 
 LARGEST_NUMBER = np.finfo(np.float64).max
 LARGEST = ("worst", "most", "limit")  # of sums: what is no sum, but the largest of all blocks

@@ -106,7 +106,7 @@ class Errors:
     x: np.ndarray
     got: np.ndarray      # float64
     exact: np.ndarray    # float64
-    rounded: np.ndarray  # exact, rounded to the dtype, or flushed where that is allowed: what published rules compare with
+    rounded: np.ndarray  # exact, rounded to the dtype, or flushed where that is allowed: published rules take this
     error: np.ndarray    # |got - exact|
     ulps: np.ndarray
     near_zero: np.ndarray

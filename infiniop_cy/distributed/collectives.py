@@ -115,8 +115,8 @@ class _Mpi(Workers):
 
     def __enter__(self):
         if not self._comm:
-            raise status.BadParam("mpi(): its `with` block has ended, and its communicator with it; expected mpi() anew, "
-                                  "or one block around all")
+            raise status.BadParam("mpi(): its `with` block has ended, and its communicator with it; expected mpi() "
+                                  "anew, or one block around all")
         return super().__enter__()
 
     def abort(self):

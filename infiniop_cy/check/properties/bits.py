@@ -15,7 +15,8 @@ from infiniop_cy.testing.cases import LAYOUTS, MORE_LAYOUTS, SHAPES, arrange
 
 BITS = (
     Property("same bits by run", "a call repeated gives the same bits",
-             "a large array 8 times, a small one 400 times, the very first call, and as the first call of a new process"),
+             "a large array 8 times, a small one 400 times, the very first call again, and as the first call of a new "
+             "process"),
     Property("same bits by threads", "the number of threads does not change a bit",
              "1, 2, 3 and 7 threads: by num_threads= where there is one, else by OMP_NUM_THREADS of a new process"),
     Property("same bits by layout", "strides and offsets do not change a bit",

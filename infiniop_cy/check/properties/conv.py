@@ -173,7 +173,8 @@ FEATURES = {
     "groups > 1": lambda c: c.groups > 1, "a stride > 1": lambda c: any(s > 1 for s in c.geometry[0]),
     "padding": lambda c: any(sum(p) for p in c.geometry[1]), "unequal padding": lambda c: any(
         a != b for a, b in c.geometry[1]), "dilation > 1": lambda c: any(d > 1 for d in c.geometry[2]),
-    "large arrays": lambda c: c in LARGE, "3 axes": lambda c: len(c.size) == 3, "1 axis": lambda c: len(c.size) == 1, "batch > 1": lambda c: c.batch > 1}
+    "large arrays": lambda c: c in LARGE,
+    "3 axes": lambda c: len(c.size) == 3, "1 axis": lambda c: len(c.size) == 1, "batch > 1": lambda c: c.batch > 1}
 
 
 def _shared(wrong, cases):

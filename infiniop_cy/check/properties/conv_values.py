@@ -175,8 +175,9 @@ def _compared(subject, name, cases, variants, what):
                 return fails(name, f"{label}: {difference}, {what}; {describe(case)}", tried)
     if not tried:
         return skipped(name, refused[0] if refused else "no geometry gave results")
-    said = f"the candidate refused {len(refused)} of {tried + len(refused)} calls, first: {refused[0]}" if refused else ""
-    return holds(name, said, tried, refused=len(refused))
+    calls = f"{len(refused)} of {tried + len(refused)} calls"
+    return holds(name, f"the candidate refused {calls}, first: {refused[0]}" if refused else "", tried,
+                 refused=len(refused))
 
 
 def _runs(subject):

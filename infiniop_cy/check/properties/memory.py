@@ -20,7 +20,8 @@ MEMORY = (
     Property("no leak", "memory does not grow from call to call",
              "300 calls: bytes that malloc gave and did not get back, where the C library is glibc"),
     Property("own array", "the result is a plain array that the caller may keep and write to",
-             "every array that a function returned: no view of an input or of an earlier result, not read-only, no subclass"),
+             "every array that a function returned: no view of an input or of an earlier result, not read-only, no "
+             "subclass"),
     Property("returned", "without out= the result is the same, but for rounding",
              "some calls with out= and without, where it may be left out: contiguous, and a transposed matrix",
              always=True),

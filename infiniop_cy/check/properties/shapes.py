@@ -6,8 +6,8 @@ from infiniop_cy.testing.cases import SHAPES as NAMED
 
 SHAPES = (
     Property("shapes", "the result has the inputs' shape and dtype, and every element is computed",
-             "0-d, empty, lengths around those of vectors, up to 4 axes, 100,003 elements, and over 2**20, against the same values "
-             "as one row; no call of this run on contiguous arrays of one shape raises"),
+             "0-d, empty, lengths around those of vectors, up to 4 axes, 100,003 elements, and over 2**20, against the "
+             "same values as one row; no call of this run on contiguous arrays of one shape raises"),
     Property("broadcast", "inputs of different shapes broadcast as in NumPy, or are refused",
              "rows, columns and scalars against arrays, and strides of 0; raising is no failure, but where shapes are "
              "equal; computing is, where shapes do not broadcast"),
