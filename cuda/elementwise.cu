@@ -20,7 +20,9 @@ typedef compute_type<T> S;
 constexpr bool HAS_GRAD = Formula::inputs == 2;
 constexpr int OPERANDS = 1 + Formula::inputs;  // of CUDA_OPERANDS
 
-__device__ __forceinline__ S one_element(S g, S x, const FormulaParameters &p) { return Formula::apply<T>(g, x, p); }
+__device__ __forceinline__ S one_element(S g, S x, const FormulaParameters &p) {
+    return Formula::apply<T>(g, x, Formula::prepared<T>(p));
+}
 
 __device__ __forceinline__ T one_element(T g, T x, const T *old, const FormulaParameters &p) {
     S result = one_element(to_compute(g), to_compute(x), p);

@@ -2,10 +2,19 @@
 import os
 
 
+def _version(package):
+    """The version of an installed package; None where it is not, or is imported from a tree without metadata."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
 def config():
     """The facts as a dict that JSON can hold."""
     import platform
-    from importlib.metadata import PackageNotFoundError, version
 
     import numpy
 
@@ -14,12 +23,9 @@ def config():
 
     build = _core.build_info()
     count, why = _core.thread_settings()
-    try:
-        bfloat16 = f"ml_dtypes {version('ml_dtypes')}"
-    except PackageNotFoundError:
-        bfloat16 = None
+    bfloat16 = _version("ml_dtypes")
     return {
-        "version": version("infiniop_cy"),
+        "version": _version("infiniop_cy"),
         "python": platform.python_version(),
         "numpy": numpy.__version__,
         "compiler": build["compiler"],
@@ -27,7 +33,7 @@ def config():
         "isa": {"compiled": build["isas"], "chosen": build["isa"],
                 "why": "INFINIOP_CY_ISA" if build["isa_forced"] else "best that this CPU supports"},
         "threads": {"count": count, "why": why, "cores": os.cpu_count()},
-        "bfloat16": bfloat16,
+        "bfloat16": bfloat16 and f"ml_dtypes {bfloat16}",
         "devices": devices.available_devices(),
         "cuda": {"usable": devices.cuda_problem() is None, "reason": devices.cuda_problem()},
     }
@@ -50,7 +56,7 @@ def config_text():
         else "not built in"
     cuda = "usable" if c["cuda"]["usable"] else f"not usable: {c['cuda']['reason']}"
     lines = (
-        ("infiniop_cy", c["version"]),
+        ("infiniop_cy", c["version"] or "unknown: not installed, and imported from where it lies"),
         ("Python, NumPy", f"{c['python']}, {c['numpy']}"),
         ("compiler", c["compiler"]),
         ("OpenMP", openmp),

@@ -30,6 +30,11 @@ def name_of(dtype):
     return np.dtype(dtype).newbyteorder("=").name
 
 
+def is_native(dtype):
+    """Whether the numbers of anything NumPy takes for a dtype have this machine's byte order."""
+    return (isinstance(dtype, str) and dtype in _CODES) or np.dtype(dtype).isnative
+
+
 def numpy_dtype(name):
     """The NumPy dtype of a name; the name itself for bfloat16 without ml_dtypes."""
     if name != "bfloat16":

@@ -168,7 +168,8 @@ ROWS = (
                     "    integers by truncation, saturating at the ends of the range, NaN to 0.",
         notes="x = 0 and a NaN x are on the slope's side. Inputs of two dtypes promote (float16 with bfloat16 to\n"
               "    float32); `out` may have any of these, an integer, bool or complex dtype: the result is cast, to\n"
-              "    integers by truncation, saturating at the ends of the range, NaN to 0.",
+              "    integers by truncation, saturating at the ends of the range, NaN to 0. Before the cast it is rounded to\n"
+              "    the inputs' dtype, but not where it is accumulated into a wider `out`.",
         kinks=(0.0,)),
     Row("sigmoid", "1 / (1 + exp(-x))", "g * s*(1 - s), s = sigmoid(x)",
         forward=lambda m, x: 1 / (1 + m.exp(-x)),
@@ -263,7 +264,7 @@ ROWS = (
         forward=lambda m, x: x / (1 + x) if x > 0 else x / (1 - x),
         source="torch.nn.functional.softsign",
         value_notes="x = +inf gives 1 and x = -inf gives -1, the limits (torch: NaN).",
-        notes="x = +inf and x = -inf give 0.",
+        notes="x = +inf and x = -inf give 0, the limit, for a finite g (NaN for an infinite one).",
         kinks=()),
     Row("quick_gelu", "x * sigmoid(1.702*x)", "g * s*(1 + 1.702*x*(1 - s)), s = sigmoid(1.702*x)",
         forward=lambda m, x: x / (1 + m.exp(-m.mpf("1.702") * x)),

@@ -123,6 +123,8 @@ MESSAGES = {
     "DTYPE_UNSUPPORTED": "{arg} has dtype {of_arg.dtype}, expected float16, bfloat16, float32 or float64",
     "DTYPE_MISMATCH": "{arg} has dtype {of_arg.dtype}, expected {of_against.dtype} to match {against}",
     "ACCUMULATE_DTYPE": "{arg} has dtype {of_arg.dtype}, expected a floating one to accumulate into",
+    "OUT_DTYPE_UNSUPPORTED": "{arg} has dtype {of_arg.dtype}, expected float16, bfloat16, float32, float64, an integer "
+                             "dtype, bool, complex64 or complex128",
     "SHAPE_MISMATCH": "{arg} has shape {of_arg.shape}, expected {of_against.shape} to match {against}",
     "NDIM_UNSUPPORTED": "{arg} has {got} dimensions, expected 3 to 5: batch, channels and 1 to 3 spatial axes",
     "NDIM_MISMATCH": "{arg} has {got} dimensions, expected {expected} to match {against}",

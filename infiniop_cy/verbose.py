@@ -8,8 +8,16 @@ if ENABLED:
 
     _log = logging.getLogger("infiniop_cy")
     _log.setLevel(logging.INFO)
-    if not _log.handlers:
-        _log.addHandler(logging.StreamHandler())
+
+    def _handled_by(logger):
+        """The handlers that a record of this logger reaches."""
+        above = _handled_by(logger.parent) if logger.propagate and logger.parent else []
+        return [*logger.handlers, *above]
+
+    # Asked for each line, since an application may set logging up at any time: it shall not have every line twice.
+    _own = logging.StreamHandler()
+    _own.addFilter(lambda record: _handled_by(_log) == [_own])
+    _log.addHandler(_own)
 
 
 def log(operator, **facts):

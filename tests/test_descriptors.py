@@ -98,8 +98,20 @@ def test_tensor_descriptor():
     assert iop.TensorDescriptor((4,), "bfloat16").dtype == dtype_of("bfloat16")
     assert iop.TensorDescriptor.from_array(np.zeros((4, 6))[::-1, ::2]).strides == (-6, 2)
     assert eval(repr(t), {"TensorDescriptor": iop.TensorDescriptor}) == t
+    assert iop.TensorDescriptor((1,), np.dtype(np.float32).str).dtype == np.float32  # that of this machine
     with pytest.raises(AttributeError):
         t.shape = (1,)
+
+
+@pytest.mark.parametrize(("shape", "strides"), [((2, 2), (2**60, 2**59)), ((2, 2, 2), (2**59, -2**60, 1)),
+                                                ((0, 3), (-2**61, 1))])
+def test_strides_near_the_end_of_64_bits(shape, strides, handle):
+    """That fit, though a stride times a length does not: undefined in C, which -fsanitize=undefined tells."""
+    far = iop.TensorDescriptor(shape, "float32", strides)
+    near = iop.TensorDescriptor(shape, "float32")
+    for operands in ((far, far, far), (near, far, near), (near, near, far)):
+        with iop.ReluBackwardDescriptor(handle, *operands) as op:
+            assert op.workspace_size == 0
 
 
 def test_descriptor_of_an_array_and_not_of_a_copy():
@@ -160,6 +172,9 @@ def test_bias_of_any_strides_and_address_0_for_none(rng):
     (iop.BadTensorStrides, "2 strides, expected 1", ((2,), "float32", (1, 1))),
     (iop.BadTensorStrides, "does not fit", ((2,), "float64", (2**62,))),
     (iop.BadTensorDtype, "unknown dtype", ((2,), "datetime64[s]")),
+    (iop.BadTensorDtype, "dtype dtype.* expected numbers in native byte order",
+     ((2,), np.dtype(np.float32).newbyteorder())),
+    (iop.BadTensorDtype, "expected numbers in native byte order", ((2,), np.dtype(np.float64).newbyteorder().str)),
     (TypeError, "no such dtype", ((2,), "no such dtype")),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_tensor_descriptor_errors(exception, message, arguments):

@@ -148,6 +148,19 @@ def test_special_values(name, places):
         assert result[number].tobytes() == expected[number].tobytes()  # the sign of 0, too
 
 
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("length", [1, 40])
+def test_nan_of_all_ones(name, length):
+    """Payloads are no numbers: CUDA writes this NaN, and so do those who fill memory with 0xff."""
+    dtype = np.dtype(FORMATS[name][0])
+    for sign in ("7f", "ff"):
+        shards = [np.full(length, 2).astype(dtype) for _ in range(2)]
+        shards[1][-1:] = np.frombuffer(bytes.fromhex("ff" * (dtype.itemsize - 1) + sign), dtype)
+        result = sum_gradient(shards, 2).astype(float)
+        assert np.isnan(result[-1])
+        assert (result[:-1] == 4).all()
+
+
 def test_shapes_layouts_and_inputs():
     random = np.random.default_rng(2)
     for shape in ((), (0,), (3, 0), (4, 5), (2, 3, 4)):

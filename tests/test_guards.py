@@ -554,3 +554,17 @@ def test_verbose_logs_one_line_per_call():
         "relu_backward", "gelu_backward", "conv_backward", "sigmoid_backward"]
     assert "input=float32(1, 1, 3)" in done.stderr
     assert "approximate=tanh" in done.stderr
+
+
+@pytest.mark.parametrize("order", ["before", "after", "of the library"])
+def test_verbose_writes_no_line_twice(order):
+    """Where an application writes what is logged, whenever it starts to, it alone does."""
+    setup = "logging.getLogger('infiniop_cy').addHandler(logging.StreamHandler())" if order == "of the library" \
+        else "logging.basicConfig(format='%(message)s')"
+    load = "import infiniop_cy as iop"
+    code = [f"import logging\n{load}\niop.relu(1.0)" if order != "before" else "import logging", setup, load,
+            "iop.relu(2.0)", "iop.gelu(3.0)"]
+    done = subprocess.run([sys.executable, "-c", "\n".join(code)], env={**os.environ, "INFINIOP_VERBOSE": "1"},
+                          capture_output=True, text=True, check=True)
+    written = [line.split()[0] for line in done.stderr.splitlines()]
+    assert written == [*["relu"] * (order != "before"), "relu", "gelu"]

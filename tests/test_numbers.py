@@ -23,6 +23,18 @@ def test_python_numbers_are_weak(dtype, operator):
             assert got.tobytes() == expected.tobytes(), number
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("number", [2**63, -2**64, 2**200])
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+def test_large_integers_are_weak(dtype, number):
+    """As the floats of their value, infinite ones where the dtype ends before."""
+    x = np.ones(3).astype(numpy_dtype(dtype))
+    for got, expected in ((iop.relu_backward(number, x), iop.relu_backward(float(number), x)),
+                          (iop.silu_backward(x, number), iop.silu_backward(x, float(number)))):
+        assert got.dtype == x.dtype
+        assert got.tobytes() == expected.tobytes()
+
+
 def test_a_number_alone_is_float64():
     assert iop.relu(-1.5).dtype == np.float64
     assert iop.sigmoid_backward(1, 0.0) == 0.25
@@ -34,6 +46,8 @@ MISTAKES = [
     ("beside integers", iop.BadTensorDtype, r"input has dtype int64.*; np.asarray\(input, np.float32\) is one",
      (1.0, np.ones(3, np.int64))),
     ("too large", iop.BadParam, "grad_output is too large for float32", (10**400, np.ones(3, np.float32))),
+    ("too large for bfloat16", iop.BadParam, "input is too large for bfloat16",
+     (np.ones(3).astype(numpy_dtype("bfloat16")), 2**2000)),
     ("integers alone", iop.BadTensorDtype,
      r"grad_output has dtype int64.*; np.asarray\(grad_output, np.float32\) is one", (1, 2)),
     ("complex", iop.BadTensorDtype, "grad_output has dtype complex128, expected", (1j, np.ones(3, np.float32))),

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import textwrap
 
 import pytest
 
@@ -159,6 +160,20 @@ def test_info_and_show_config_say_the_same():
     assert lines["threads"].endswith(f"({facts['threads']['why']})")
     assert lines["bfloat16"].startswith(facts["bfloat16"] or "not usable: ")
     assert lines["CUDA"] == ("usable" if facts["cuda"]["usable"] else f"not usable: {facts['cuda']['reason']}")
+
+
+def test_info_of_a_tree_without_metadata():
+    """As on PYTHONPATH, where nothing was installed."""
+    code = """
+        import importlib.metadata
+        def none(package):
+            raise importlib.metadata.PackageNotFoundError(package)
+        importlib.metadata.version = none
+        import infiniop_cy.config
+        assert infiniop_cy.config.config()["version"] is None
+        infiniop_cy.show_config()
+    """
+    assert output_of("-c", textwrap.dedent(code)).splitlines()[0].split(maxsplit=1)[1].startswith("unknown: ")
 
 
 def test_info_tells_what_sets_the_threads():

@@ -1,4 +1,7 @@
 """What each operator promises at zeros, infinities and NaN, row by row, in every dtype; and the corners beside it."""
+from math import exp, expm1, log1p
+
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -65,6 +68,15 @@ GRADIENTS = [
         (0.0, 0.0), (6.0, 0.0), (5.0, 3.0), (NAN, 3.0), (INF, 0.0), (-INF, 0.0))],
     *[("softsign_backward", {}, 4.0, x, expected) for x, expected in (
         (0.0, 4.0), (1.0, 1.0), (-1.0, 1.0), (NAN, NAN), (INF, 0.0), (-INF, 0.0))],
+    # An infinite g, where exponentials leave float16, the normal numbers of float32 and of float64, and where they end.
+    *[(name, given, INF, x, expected) for name, given, expected in (
+        ("gelu_backward", {}, -INF), ("gelu_backward", {"approximate": "tanh"}, -INF), ("silu_backward", {}, -INF),
+        ("quick_gelu_backward", {}, -INF), ("mish_backward", {}, -INF), ("sigmoid_backward", {}, INF),
+        ("tanh_backward", {}, INF), ("softplus_backward", {}, INF), ("softplus_backward", {"beta": 4.0}, INF),
+        ("elu_backward", {}, INF), ("elu_backward", {"alpha": -0.5}, -INF), ("selu_backward", {}, INF),
+        ("celu_backward", {}, INF), ("celu_backward", {"alpha": 0.25}, INF),
+    ) for x in (-14.0, -60.0, -90.0, -130.0, -1100.0, -30000.0, -INF)],
+    *[("log_sigmoid_backward", {}, -INF, x, -INF) for x in (14.0, 90.0, 1100.0, INF)],
 ]
 
 
@@ -88,8 +100,8 @@ VALUES = [
         ({"threshold": -1.0}, 0.0, 0.0), ({"beta": -2.0}, -INF, -INF), ({"beta": -2.0}, INF, 0.0))],
     *[("log_sigmoid", {}, x, expected) for x, expected in ((INF, 0.0), (-INF, -INF), (NAN, NAN), (-64.0, -64.0))],
     *[(name, {"alpha": 0.5}, x, expected) for name in ("elu", "celu") for x, expected in (
-        (INF, INF), (-INF, -0.5), (NAN, NAN), (2.0, 2.0))],
-    *[("selu", {}, x, expected) for x, expected in ((INF, INF), (NAN, NAN))],
+        (INF, INF), (-INF, -0.5), (NAN, NAN), (2.0, 2.0), (0.0, 0.0), (-0.0, -0.0))],
+    *[("selu", {}, x, expected) for x, expected in ((INF, INF), (NAN, NAN), (0.0, 0.0), (-0.0, -0.0))],
     *[("hardswish", {}, x, expected) for x, expected in (
         (INF, INF), (-INF, 0.0), (NAN, NAN), (-3.0, 0.0), (3.0, 3.0), (-4.0, 0.0), (16384.0, 16384.0), (0.0, 0.0))],
     *[("hardsigmoid", {}, x, expected) for x, expected in (
@@ -113,6 +125,67 @@ def test_table(dtype, operator, parameters, inputs, expected, n):
     np.testing.assert_array_equal(got.astype(float), np.full(n, expected))
     if expected == 0 and len(inputs) == 1 and inputs[0] == 0:
         assert (np.signbit(got) == np.signbit(expected)).all()
+
+
+# Parameters at the ends of the range, alone or with an input there: (operator, parameters, dtypes, inputs, the result of
+# these as the dtype has them). A parameter that the compute type does not hold is infinite there.
+SINGLE, WIDE = ("bfloat16", "float32"), ("bfloat16", "float32", "float64")
+FAR_PARAMETERS = [
+    ("elu_backward", {"alpha": 1e-35}, WIDE, (1e30, -20.0), lambda g, x: 1e-35 * g * exp(x)),
+    ("elu_backward", {"alpha": 1e-35}, WIDE, (1e-3, -1.0), lambda g, x: 1e-35 * g * exp(x)),
+    ("elu_backward", {"alpha": -1e38}, WIDE, (1e-30, -40.0), lambda g, x: -1e38 * g * exp(x)),
+    ("elu_backward", {"alpha": 3e38}, WIDE, (1e-3, -0.5), lambda g, x: 3e38 * g * exp(x)),
+    ("elu_backward", {"alpha": 3e38}, WIDE, (1.0, -0.25), lambda g, x: 3e38 * g * exp(x)),
+    *[("elu_backward", {"alpha": alpha}, ("float16",), (g, x), lambda g, x, alpha=alpha: alpha * g * exp(x))
+      for alpha, g, x in ((1e38, 1.0, -89.0), (-3e38, 60000.0, -110.0), (1e30, 0.5, -60.0), (1e38, 1.0, -3e4))],
+    ("elu_backward", {"alpha": 1e308}, ("float64",), (1e-3, -600.0), lambda g, x: 1e308 * exp(x) * g),
+    ("celu", {"alpha": 1e30}, WIDE, (-1e-12,), lambda x: x),
+    ("celu", {"alpha": 3e38}, WIDE, (-1e38,), lambda x: 3e38 * expm1(x / 3e38)),
+    ("celu", {"alpha": 1e-39}, (*DTYPES,), (-1.0,), lambda x: -1e-39),
+    ("celu", {"alpha": 1e-39}, (*DTYPES,), (0.0,), lambda x: 0.0),
+    ("celu", {"alpha": 3.5e38}, (*DTYPES,), (0.0,), lambda x: 0.0),
+    ("celu", {"alpha": 1e40}, SINGLE, (-3e38,), lambda x: x),
+    ("celu", {"alpha": INF}, (*DTYPES,), (-3e4,), lambda x: x),
+    ("celu", {"alpha": 1e306}, ("float64",), (-1e-3,), lambda x: x),
+    ("celu", {"alpha": 1e306}, ("float64",), (-1e307,), lambda x: 1e306 * expm1(x / 1e306)),
+    ("celu_backward", {"alpha": 3e38}, WIDE, (2.0, -3e38), lambda g, x: g * exp(x / 3e38)),
+    ("celu_backward", {"alpha": 1e-37}, WIDE, (2.0, -1e-37), lambda g, x: g * exp(x / 1e-37)),
+    ("celu_backward", {"alpha": 1e-60}, ("float32",), (2.0, -1e-45), lambda g, x: 0.0),
+    ("celu_backward", {"alpha": INF}, (*DTYPES,), (2.0, -3e4), lambda g, x: g),
+    ("softplus", {"beta": 3e38}, WIDE, (-1.0,), lambda x: 0.0),
+    ("softplus", {"beta": 3e38}, WIDE, (-1e-38,), lambda x: log1p(exp(3e38 * x)) / 3e38),
+    ("softplus", {"beta": 1e35, "threshold": INF}, WIDE, (1e-35,), lambda x: log1p(exp(1e35 * x)) / 1e35),
+    ("softplus", {"beta": 2.0, "threshold": INF}, WIDE, (3e38,), lambda x: x),
+    ("softplus", {"beta": 1e-37}, WIDE, (-3e38,), lambda x: log1p(exp(1e-37 * x)) / 1e-37),
+    *[("softplus", {"beta": beta}, (*DTYPES,), (-INF,), lambda x: 0.0) for beta in (1e-37, 1e-36, 1e-30)],
+    ("softplus", {"beta": INF}, (*DTYPES,), (-1.0,), lambda x: 0.0),
+    ("softplus_backward", {"beta": 3e38}, WIDE, (2.0, -1e-38), lambda g, x: g / (1 + exp(-3e38 * x))),
+    ("softplus_backward", {"beta": 1e-37}, WIDE, (2.0, -3e38), lambda g, x: g / (1 + exp(-1e-37 * x))),
+]
+
+
+@pytest.mark.parametrize(("operator", "parameters", "dtypes", "inputs", "expected"), FAR_PARAMETERS, ids=str)
+def test_far_parameters(operator, parameters, dtypes, inputs, expected):
+    for dtype in map(dtype_of, dtypes):
+        given = [np.full(9, value).astype(dtype) for value in inputs]
+        right = expected(*(float(array[0]) for array in given))
+        got = getattr(iop, operator)(*given, **parameters).astype(float)
+        information = ml_dtypes.finfo(dtype)
+        ulps = 1 if dtype.itemsize == 2 else 4
+        np.testing.assert_allclose(got, right, rtol=ulps * float(information.eps),
+                                   atol=ulps * float(information.smallest_subnormal), err_msg=str(dtype))
+
+
+@pytest.mark.parametrize("operator", ["celu", "celu_backward", "softplus", "softplus_backward", "elu_backward"])
+def test_nan_parameters_give_nan(operator):
+    if operator.startswith("celu"):
+        with pytest.raises(iop.BadParam, match="alpha is nan, expected above 0"):
+            getattr(iop, operator)(*[np.float32([-1])] * len(BY_NAME[operator].inputs), alpha=NAN)
+        return
+    given = {"beta" if "softplus" in operator else "alpha": NAN}
+    for dtype in DTYPES:
+        inputs = [np.full(9, -1).astype(dtype_of(dtype))] * len(BY_NAME[operator].inputs)
+        assert np.isnan(getattr(iop, operator)(*inputs, **given).astype(float)).all()
 
 
 def test_every_operator_is_in_the_table():

@@ -51,6 +51,7 @@ void elementwise(const void *g_, const void *x_, void *out_, int64_t n, const Fo
     FormulaParameters p = *parameters;  // out may alias it as far as the compiler knows
     for (double &value : p.value)
         if (value != value) value = __builtin_nan("");  // without a payload, which narrow() relies on
+    p = Formula::template prepared<T>(p);
     int64_t i = 0;
     if (mode == STREAM || n >= ALIGN_FROM * count) {
         int64_t unaligned = int64_t(-(uintptr_t)out % vector_bytes / sizeof(T));

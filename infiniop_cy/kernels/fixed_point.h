@@ -23,28 +23,28 @@ template <> struct vector_of_integers<int64_t> { typedef i64v type; };
 template <class I> struct magnitudes {
     typedef typename vector_of_integers<I>::type V;
     V largest = V{}, lowest = V{};
-    INFINIOP_INLINE void take(V bits, I limit) {
-        const V magnitude = bits & (V{} + std_max), below = magnitude < (V{} + limit) ? magnitude : V{};
-        largest = below > largest ? below : largest;
+    INFINIOP_INLINE void take(V bits, I most) {
+        const V magnitude = bits & (V{} + std_max), taken = magnitude > (V{} + most) ? V{} : magnitude;
+        largest = taken > largest ? taken : largest;
         lowest = bits < lowest ? bits : lowest;
     }
     static constexpr I std_max = I((uint64_t(1) << (8 * sizeof(I) - 1)) - 1);
 };
 
-// Of those below `limit`. Zeros fill up the last vector, which change neither.
+// Of those whose bits are at most `most`. Zeros fill up the last vector, which change neither.
 template <class I>
-__attribute__((noinline)) void find_magnitudes(const I *from, int64_t n, I limit, struct Magnitudes *found) {
+__attribute__((noinline)) void find_magnitudes(const I *from, int64_t n, I most, struct Magnitudes *found) {
     typedef typename magnitudes<I>::V V;
     constexpr int count = sizeof(V) / sizeof(I);
     magnitudes<I> all;
     int64_t i = 0;
     for (; i + count <= n; i += count) {
         prefetch((const char *)(from + i) + GRID_PREFETCH_BYTES);
-        all.take(load<V>(from + i), limit);
+        all.take(load<V>(from + i), most);
     }
     I rest[count] = {};
     if (i < n) __builtin_memcpy(rest, from + i, size_t(n - i) * sizeof(I));
-    all.take(load<V>(rest), limit);
+    all.take(load<V>(rest), most);
     for (int j = 0; j < count; j++) {
         if (all.largest[j] > found->largest) found->largest = all.largest[j];
         if (all.lowest[j] == -magnitudes<I>::std_max - 1) found->minus_zero = 1;
@@ -57,7 +57,7 @@ template <class I, int64_t inf> void scan(const void *from, int64_t n, struct Ma
     if (here.largest >= inf) {  // rare: a second look, at the numbers alone
         found->nonfinite = 1;
         here.largest = 0;
-        find_magnitudes((const I *)from, n, I(inf), &here);
+        find_magnitudes((const I *)from, n, I(inf - 1), &here);
     }
     found->minus_zero |= here.minus_zero;
     if (here.largest > found->largest) found->largest = here.largest;

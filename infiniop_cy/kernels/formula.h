@@ -1,8 +1,8 @@
 // What a formula is: one operator in both directions, each written once, for every CPU and GPU.
 //
 // A struct with `name`, that of the function; value(x), the function; gradient(g, x), g times its derivative. p are the
-// row's numeric parameters in order, T is the type that the result will be stored in (vector_math.h says what may
-// depend on it).
+// row's numeric parameters in order, or what `prepared` makes of them once for many elements; T is the type that the
+// result will be stored in (vector_math.h says what may depend on it).
 #pragma once
 #include "parameters.h"
 #include "vector_math.h"
@@ -10,9 +10,10 @@
 namespace INFINIOP_ISA {
 namespace {
 
-// Parameters that contradict each other; hidden by a formula that has any.
+// Parameters that contradict each other, and what becomes of parameters; hidden by a formula that has any.
 struct formula_base {
     static constexpr bool accepts(const FormulaParameters &) { return true; }
+    template <class T> static INFINIOP_INLINE FormulaParameters prepared(const FormulaParameters &p) { return p; }
 };
 
 // The name of a direction: that of its formula and a suffix.

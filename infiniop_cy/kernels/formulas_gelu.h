@@ -19,7 +19,8 @@ struct gelu : formula_base {
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
-        V a = at_most(absolute(x), sizeof(S) == 4 ? S(20) : S(56));  // beyond it t*g is 0 for every g
+        // Beyond it t*g is 0 for every finite g.
+        V a = at_most(absolute(x), sizeof(S) == 8 ? S(56) : wide_range<T> ? S(20) : S(13));
         power<T, V> w = exp_of_minus_half_square<T>(a);
         double_word<V> tail = scaled_gelu_tail<T>(a);
         V t = is_narrow<T> ? w.times(tail.hi) : select(x == V{}, splat<V>(S(0.5)), w.times(tail));  // g/2 exactly
@@ -68,7 +69,8 @@ struct gelu_tanh : formula_base {
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
         typedef constants<V> C;
-        V a = at_most(absolute(x), sizeof(S) == 4 ? S(14) : S(28));  // beyond it t*g is 0 for every g
+        // Beyond it t*g is 0 for every finite g.
+        V a = at_most(absolute(x), sizeof(S) == 8 ? S(28) : wide_range<T> ? S(14) : S(9));
         inner<V> y = inner_of<T>(a);
         power<T, V> e = exp2<T>(y.exponent);
         // (1 + e - a y') / (1 + e)^2, both sides times log2(e). The large terms cancel around the zero at 0.7525.

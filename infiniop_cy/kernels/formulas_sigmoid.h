@@ -28,10 +28,10 @@ struct sigmoid : formula_base {
     static constexpr const char *name = "sigmoid";
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
         V one = splat<V>(1);
-        return times_sigmoid(x, one, one, exp_of_minus<T>(at_most(absolute(x), exp_vanishes<V>)));
+        return times_sigmoid(x, one, one, exp_of_minus<T>(at_most(absolute(x), exp_vanishes<T, V>)));
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
-        power<T, V> e = exp_of_minus<T>(at_most(absolute(x), exp_vanishes<V>));
+        power<T, V> e = exp_of_minus<T>(at_most(absolute(x), exp_vanishes<T, V>));
         V value = e.value();
         return e.finish(value / one_plus_squared(value) * g);
     }
@@ -40,11 +40,11 @@ struct sigmoid : formula_base {
 struct silu : formula_base {
     static constexpr const char *name = "silu";
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
-        V near = at_least(x, -exp_vanishes<V>);
-        return swish(x, near, exp_of_minus<T>(at_most(absolute(near), exp_vanishes<V>)));
+        V near = at_least(x, -exp_vanishes<T, V>);
+        return swish(x, near, exp_of_minus<T>(at_most(absolute(near), exp_vanishes<T, V>)));
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
-        V a = at_most(absolute(x), exp_vanishes<V>);
+        V a = at_most(absolute(x), exp_vanishes<T, V>);
         power<T, V> e = exp_of_minus<T>(a);
         return swish_gradient(g, x, (scalar<V>(1) - a) + e.value(), e);  // 1 - a is exact around the zero
     }
@@ -58,6 +58,7 @@ template <class S> inline constexpr S quick_gelu_rate_lo =
 // x sigma(1.702 x), Hendrycks and Gimpel's approximation to gelu.
 struct quick_gelu : formula_base {
     static constexpr const char *name = "quick_gelu";
+    template <class T, class V> static constexpr scalar<V> end = exp_vanishes<T, V> / quick_gelu_rate<scalar<V>>;
     template <class T, class V> static INFINIOP_INLINE power<T, V> of(V a) {
         double_word<V> exponent = log2e_times<V>(1.702);
         if constexpr (sizeof(scalar<V>) == 8)
@@ -65,12 +66,12 @@ struct quick_gelu : formula_base {
         return exp2_of_minus<T>(a, exponent);
     }
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
-        V near = at_least(x, -exp_vanishes<V>), a = at_most(absolute(near), exp_vanishes<V>);
+        V near = at_least(x, -end<T, V>), a = at_most(absolute(near), end<T, V>);
         return swish(x, near, of<T>(a));
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
-        V a = at_most(absolute(x), exp_vanishes<V>);
+        V a = at_most(absolute(x), end<T, V>);
         power<T, V> e = of<T>(a);
         V bracket = mul_add_once(a, splat<V>(-quick_gelu_rate<S>), splat<V>(1)) +
                     mul_add(a, splat<V>(-quick_gelu_rate_lo<S>), e.value());
@@ -82,36 +83,49 @@ struct quick_gelu : formula_base {
 struct tanh : formula_base {
     static constexpr const char *name = "tanh";
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
-        V a = at_most(absolute(x), exp_vanishes<V> / 2), m = exp_of_minus<T>(a + a).minus_one();
+        V a = at_most(absolute(x), exp_vanishes<T, V> / 2), m = exp_of_minus<T>(a + a).minus_one();
         V quotient = m / (scalar<V>(2) + m);
         return with_sign_of(x, quotient);
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
-        V a = at_most(absolute(x), exp_vanishes<V> / 2);
+        V a = at_most(absolute(x), exp_vanishes<T, V> / 2);
         power<T, V> e = exp_of_minus<T>(a + a);
         V value = e.value();
         return e.finish(scalar<V>(4) * value / one_plus_squared(value) * g);
     }
 };
 
-// log(1 + exp(beta x)) / beta, which is x where beta x > threshold: the larger of beta x and 0, and log(1 + e) with
-// e = exp(-|beta x|), over beta. Its derivative is sigma(beta x), or 1. beta log2(e) is kept to twice the precision.
+// log(1 + exp(beta x)) / beta, which is x where beta x > threshold: log(1 + e) / beta with e = exp(-|beta x|), and x
+// where beta x > 0. Its derivative is sigma(beta x), or 1. beta log2(e) is kept to twice the precision.
 struct softplus : formula_base {
     static constexpr const char *name = "softplus";
-    template <class T, class V> static INFINIOP_INLINE power<T, V> of(V x, double beta) {
-        double rate = beta < 0 ? -beta : beta;
-        return exp2_of_minus<T>(at_most(absolute(x), scalar<V>(exp_vanishes<V> / rate)), log2e_times<V>(rate));
+    // beta; the threshold; a power of two, and |beta| over it, near 1, where the double word of that and the largest
+    // |x| have all their bits.
+    template <class T> static INFINIOP_INLINE FormulaParameters prepared(const FormulaParameters &p) {
+        typedef compute_type<T> S;
+        constexpr double most = sizeof(S) == 4 ? 0x1p190 : 0x1.fffffffffffffp1023;  // where any x is far from 0
+        const double beta = p.value[0], size = beta < 0 ? -beta : beta, rate = size > most ? most : size;
+        const double unit = power_to_one<S>(rate);
+        return {{beta, p.value[1], power_to_one<S>(unit), rate * unit}};
+    }
+    // e for |x| up to what brings its exponent to `end`.
+    template <class T, class V> static INFINIOP_INLINE power<T, V> of(V x, const FormulaParameters &p, double end) {
+        typedef scalar<V> S;
+        V a = at_most(absolute(x) * S(p.value[2]), S(end / p.value[3]));
+        return exp2_of_minus<T>(a, log2e_times<V>(p.value[3]));
     }
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &p) {
         const scalar<V> beta = scalar<V>(p.value[0]);
-        power<T, V> e = of<T>(x, p.value[0]);
-        V y = x * beta, rest = log1p<T>(e.value());
-        V sum = select(y > V{}, y + rest, e.finish(rest));
-        return select(y > splat<V>(scalar<V>(p.value[1])), x, sum / beta);
+        // However small beta is, 0 over it is 0 only where e is 0 in every type.
+        power<T, V> e = of<T>(x, p, exp_vanishes<scalar<V>, V>);
+        V y = x * beta, rest = e.finish(log1p<T>(e.value())) / beta;
+        V sum = select(y > V{}, x + rest, rest);  // y may overflow
+        return select(y > splat<V>(scalar<V>(p.value[1])), x, sum);
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &p) {
         V y = x * scalar<V>(p.value[0]);
-        return select(y > splat<V>(scalar<V>(p.value[1])), g, times_sigmoid(y, g, g, of<T>(x, p.value[0])));
+        power<T, V> e = of<T>(x, p, exp_vanishes<T, V>);
+        return select(y > splat<V>(scalar<V>(p.value[1])), g, times_sigmoid(y, g, g, e));
     }
 };
 
@@ -119,12 +133,12 @@ struct softplus : formula_base {
 struct log_sigmoid : formula_base {
     static constexpr const char *name = "log_sigmoid";
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
-        power<T, V> e = exp_of_minus<T>(at_most(absolute(x), exp_vanishes<V>));
+        power<T, V> e = exp_of_minus<T>(at_most(absolute(x), exp_vanishes<T, V>));
         V rest = log1p<T>(e.value());
         return select(x > V{}, -e.finish(rest), x - rest);
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
-        return times_sigmoid(-x, g, g, exp_of_minus<T>(at_most(absolute(x), exp_vanishes<V>)));
+        return times_sigmoid(-x, g, g, exp_of_minus<T>(at_most(absolute(x), exp_vanishes<T, V>)));
     }
 };
 
@@ -136,8 +150,8 @@ struct mish : formula_base {
     static constexpr const char *name = "mish";
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
         typedef scalar<V> S;
-        V near = at_least(x, -exp_vanishes<V>);
-        power<T, V> power_of = exp_of_minus<T>(at_most(absolute(near), exp_vanishes<V>));
+        V near = at_least(x, -exp_vanishes<T, V>);
+        power<T, V> power_of = exp_of_minus<T>(at_most(absolute(near), exp_vanishes<T, V>));
         V e = power_of.value(), over = select(x < V{}, e + S(2), mul_add(e, splat<V>(2), splat<V>(1)));
         V under = select(x < V{}, mul_add(e, over, splat<V>(2)), mul_add(e * e, splat<V>(2), over));
         V share = over / under;
@@ -145,7 +159,7 @@ struct mish : formula_base {
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
-        V a = at_most(absolute(x), exp_vanishes<V>);
+        V a = at_most(absolute(x), exp_vanishes<T, V>);
         power<T, V> power_of = exp_of_minus<T>(a);
         V e = power_of.value(), square = e * e, m = mul_add(e, splat<V>(2), splat<V>(1)), two = e + S(2);
         V right = mul_add(square, splat<V>(2), m), left = mul_add(e, two, splat<V>(2));

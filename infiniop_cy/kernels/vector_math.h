@@ -10,7 +10,7 @@ namespace {
 
 template <class V> using constants = coefficients<scalar<V>>;
 template <class T> inline constexpr bool is_narrow = sizeof(T) == 2;
-// Every product of a float16 and what a float32 cannot hold is 0 in float16.
+// Whether an exponential below float32's normal numbers shows in a product: with a float16 it is 0 in float16.
 template <class T> inline constexpr bool wide_range = true;
 template <> inline constexpr bool wide_range<float16> = false;
 
@@ -117,8 +117,12 @@ template <class T, class V> INFINIOP_INLINE power<T, V> exp2(split_exponent<V> e
     return {exp2_less_one<T>(e.rest), first, e.n - first};
 }
 
-// exp(-a) for a from 0 to where its product with anything is 0.
-template <class V> inline constexpr scalar<V> exp_vanishes = sizeof(scalar<V>) == 4 ? 200 : 1480;
+// exp(-a) for a from 0 to where its product with any number is 0. No factor of the power is 0 there: an infinite
+// gradient stays infinite, where 0 would make it NaN.
+template <class T, class V>
+inline constexpr scalar<V> exp_vanishes = sizeof(scalar<V>) == 8 ? 1480
+                                          : wide_range<T>        ? 200
+                                                                 : 87;
 template <class T, class V> INFINIOP_INLINE power<T, V> exp_of_minus(V a) {
     typedef constants<V> C;
     split_exponent<V> exponent = split_product(a, splat<V>(-C::log2e_hi));
@@ -149,6 +153,15 @@ template <class V> INFINIOP_INLINE double_word<V> log2e_over(double divisor) {
         V rest = mul_add_once(-hi, d, splat<V>(C::log2e_hi)) + C::log2e_lo;
         return {hi, rest / d};
     }
+}
+
+// The power of two that brings a number, at least 0, near 1, as far as a vector's elements reach.
+template <class S> INFINIOP_INLINE double power_to_one(double number) {
+    constexpr int most = sizeof(S) == 4 ? 126 : 1022;
+    int exponent = int(bits_as<int64_t>(number) >> 52 & 0x7ff) - 1023;
+    exponent = exponent < most ? exponent : most;
+    exponent = exponent > -most ? exponent : -most;
+    return bits_as<double>(int64_t(1023 - exponent) << 52);
 }
 
 // exp(-rate a), with the rate in powers of 2, for a from 0 to where its product with anything is 0.

@@ -48,6 +48,12 @@ cdef int64_t contiguous_run(const ElementwisePlan *plan, int k) noexcept nogil:
     return run
 
 
+cdef bint continues(int64_t outer, int64_t inner, int64_t length) noexcept nogil:
+    """Tell whether an axis of this outer stride goes on where one of the inner stride and this length ends."""
+    cdef int64_t reach
+    return not mul_overflows(inner, length, &reach) and outer == reach
+
+
 cdef int plan_elementwise(const ElementwiseSpec *spec, const Tensor *operand, ElementwisePlan *plan,
                           Failure *failure) noexcept nogil:
     """Check tensors of one shape, one per operand, without addresses, and plan how to walk them."""
@@ -66,7 +72,7 @@ cdef int plan_elementwise(const ElementwiseSpec *spec, const Tensor *operand, El
         plan.offset[k] = 0
 
     for d in range(out.ndim):  # insertion sort: outermost, the largest output stride, first
-        if out.shape[d] == 1:
+        if out.shape[d] == 1 or plan.size == 0:  # nobody has checked the strides of what has no elements
             continue
         i = n
         while i > 0 and width[i - 1] < magnitude(out.strides[d]):
@@ -83,12 +89,11 @@ cdef int plan_elementwise(const ElementwiseSpec *spec, const Tensor *operand, El
         sign = 1
         if out.strides[d] < 0:  # walk the output upwards; elements are independent of the order
             sign = -1
-            if plan.size:
-                for k in range(spec.operands):
-                    plan.offset[k] += operand[k].strides[d] * (out.shape[d] - 1)
+            for k in range(spec.operands):
+                plan.offset[k] += operand[k].strides[d] * (out.shape[d] - 1)
         mergeable = last >= 0
         for k in range(spec.operands):
-            mergeable = mergeable and plan.strides[k][last] == sign * operand[k].strides[d] * out.shape[d]
+            mergeable = mergeable and continues(plan.strides[k][last], sign * operand[k].strides[d], out.shape[d])
         if mergeable:
             plan.shape[last] *= out.shape[d]
         else:
@@ -98,7 +103,7 @@ cdef int plan_elementwise(const ElementwiseSpec *spec, const Tensor *operand, El
             plan.strides[k][last] = sign * operand[k].strides[d]
     if last < 0:
         last = 0
-        plan.shape[0] = 1
+        plan.shape[0] = plan.size
         for k in range(spec.operands):
             plan.strides[k][0] = plan.itemsize[k]
     plan.ndim = last + 1

@@ -74,7 +74,7 @@ cdef int check_elementwise(const ElementwiseSpec *spec, const Tensor *operand, E
         if not spec.promotes:
             return fail(failure, Rule.DTYPE_MISMATCH, OUT, main_input(spec.operands))
         if kernels.convert[result][out.dtype] == NULL:
-            return fail(failure, Rule.DTYPE_UNSUPPORTED, OUT)
+            return fail(failure, Rule.OUT_DTYPE_UNSUPPORTED, OUT)
         if spec.accumulate:
             if not is_floating(out.dtype):
                 return fail(failure, Rule.ACCUMULATE_DTYPE, OUT)

@@ -35,14 +35,12 @@ cdef void walk_rows(const ElementwisePlan *plan, int k, const int64_t *start, ch
         at -= index[last] * plan.strides[k][last]
         index[last] = 0
         d = last - 1
-        index[d] += 1
-        at += plan.strides[k][d]
-        while index[d] == plan.shape[d]:
-            at -= plan.shape[d] * plan.strides[k][d]
+        while index[d] == plan.shape[d] - 1:
+            at -= index[d] * plan.strides[k][d]
             index[d] = 0
             d -= 1
-            index[d] += 1
-            at += plan.strides[k][d]
+        index[d] += 1
+        at += plan.strides[k][d]
 
 
 cdef void run_chunk(const ElementwisePlan *plan, ElementwiseKernel stream, char **data, int64_t start,

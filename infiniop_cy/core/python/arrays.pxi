@@ -87,9 +87,10 @@ cpdef bint is_weak(object value):
 
 
 cdef cnp.ndarray weak_array(object value, object dtype, str op, str name):
-    """Return a Python number as an array of a dtype."""
+    """Return a Python number as an array of a dtype; None: of the one that NumPy gives it."""
     try:
-        return numpy.asarray(value, dtype)
+        # Large integers are no numbers of a C type, which bfloat16 would take them from.
+        return numpy.asarray(value if dtype is None else float(value), dtype)
     except OverflowError:
         raise status.BadParam(f"{op}: {name} is too large for {numpy.dtype(dtype)}") from None
 

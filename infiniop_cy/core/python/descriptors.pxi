@@ -37,6 +37,8 @@ cdef class TensorDescriptor:
         self.tensor.dtype = dtypes.code_of(self.dtype_name)
         if not self.tensor.dtype:
             raise status.BadTensorDtype(f"TensorDescriptor: unknown dtype {self.dtype_name}")
+        if not dtypes.is_native(dtype):
+            raise status.BadTensorDtype(f"TensorDescriptor: dtype {dtype!r}, expected numbers in native byte order")
         self.shape = integers(shape, "shape", status.BadTensorShape)
         if len(self.shape) > MAX_NDIM:
             raise status.BadTensorShape(f"TensorDescriptor: {len(self.shape)} dimensions, expected at most {MAX_NDIM}")
