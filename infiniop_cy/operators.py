@@ -168,7 +168,7 @@ ROWS = (
                     "    integers by truncation, saturating at the ends of the range, NaN to 0.",
         notes="x = 0 and a NaN x are on the slope's side. Inputs of two dtypes promote (float16 with bfloat16 to\n"
               "    float32); `out` may have any of these, an integer, bool or complex dtype: the result is cast, to\n"
-              "    integers by truncation, saturating at the ends of the range, NaN to 0. Before the cast it is rounded to\n"
+              "    integers by truncation, saturating at the ends of the range, NaN to 0. Before, it is rounded to\n"
               "    the inputs' dtype, but not where it is accumulated into a wider `out`.",
         kinks=(0.0,)),
     Row("sigmoid", "1 / (1 + exp(-x))", "g * s*(1 - s), s = sigmoid(x)",

@@ -127,8 +127,8 @@ def test_table(dtype, operator, parameters, inputs, expected, n):
         assert (np.signbit(got) == np.signbit(expected)).all()
 
 
-# Parameters at the ends of the range, alone or with an input there: (operator, parameters, dtypes, inputs, the result of
-# these as the dtype has them). A parameter that the compute type does not hold is infinite there.
+# Parameters at the ends of the range, alone or with an input there: (operator, parameters, dtypes, inputs, the result
+# of these as the dtype has them). A parameter that the compute type does not hold is infinite there.
 SINGLE, WIDE = ("bfloat16", "float32"), ("bfloat16", "float32", "float64")
 FAR_PARAMETERS = [
     ("elu_backward", {"alpha": 1e-35}, WIDE, (1e30, -20.0), lambda g, x: 1e-35 * g * exp(x)),
