@@ -54,11 +54,13 @@ struct silu : formula_base {
 template <class S> inline constexpr S quick_gelu_rate = S(1.702);
 template <class S> inline constexpr S quick_gelu_rate_lo =
     sizeof(S) == 4 ? S(-2.193450927734375e-8) : S(4.263256414560601e-17);
+// Where exp(-1.702 a) vanishes.
+template <class T, class V>
+inline constexpr scalar<V> quick_gelu_end = exp_vanishes<T, V> / quick_gelu_rate<scalar<V>>;
 
 // x sigma(1.702 x), Hendrycks and Gimpel's approximation to gelu.
 struct quick_gelu : formula_base {
     static constexpr const char *name = "quick_gelu";
-    template <class T, class V> static constexpr scalar<V> end = exp_vanishes<T, V> / quick_gelu_rate<scalar<V>>;
     template <class T, class V> static INFINIOP_INLINE power<T, V> of(V a) {
         double_word<V> exponent = log2e_times<V>(1.702);
         if constexpr (sizeof(scalar<V>) == 8)
@@ -66,12 +68,12 @@ struct quick_gelu : formula_base {
         return exp2_of_minus<T>(a, exponent);
     }
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
-        V near = at_least(x, -end<T, V>), a = at_most(absolute(near), end<T, V>);
+        V near = at_least(x, -quick_gelu_end<T, V>), a = at_most(absolute(near), quick_gelu_end<T, V>);
         return swish(x, near, of<T>(a));
     }
     template <class T, class V> static INFINIOP_INLINE V gradient(V g, V x, const FormulaParameters &) {
         typedef scalar<V> S;
-        V a = at_most(absolute(x), end<T, V>);
+        V a = at_most(absolute(x), quick_gelu_end<T, V>);
         power<T, V> e = of<T>(a);
         V bracket = mul_add_once(a, splat<V>(-quick_gelu_rate<S>), splat<V>(1)) +
                     mul_add(a, splat<V>(-quick_gelu_rate_lo<S>), e.value());
