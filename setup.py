@@ -61,8 +61,8 @@ COMPILE_FLAGS += ["-O1", "-g", "-UNDEBUG"] if DEBUG or SANITIZE else ["-O3"]
 KERNEL_FLAGS = [] if DEBUG or SANITIZE else ["-fno-exceptions", "-fno-asynchronous-unwind-tables",
                                              "-fno-unswitch-loops", "-Wno-ignored-optimization-argument"]
 GCC_KERNEL_FLAGS = [] if DEBUG or SANITIZE else ["-fno-version-loops-for-strides"]
-# Where there are better sets, the generic one is for CPUs of before 2013: it shall be small, a tenth of the library.
-FALLBACK_FLAGS = [] if DEBUG or SANITIZE else ["-Os"]
+# Where there are better sets, the generic one is for CPUs of before 2013: it shall be small.
+FALLBACK_FLAGS = [] if DEBUG or SANITIZE else ["-Os", "-DINFINIOP_FALLBACK"]
 # What plans and calls kernels is no larger than it has to be: more optimisation, and copies of functions and loops for
 # special cases, would make a twentieth more of the wheel and no call shorter, and room before loops, so that they begin
 # at multiples of 16 bytes, 0.6 %; but sums are added by vectors.

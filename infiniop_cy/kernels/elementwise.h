@@ -66,6 +66,14 @@ void elementwise(const void *g_, const void *x_, void *out_, int64_t n, const Fo
     if (i < n) part(g + i, x + i, out + i, n - i, p);
 }
 
+// How results are stored that shall go past the caches. A fallback, whose code shall be small, has that where it is
+// felt.
+#ifdef INFINIOP_FALLBACK
+template <class Formula> constexpr Store past = Formula::waits_for_memory ? STREAM : WRITE;
+#else
+template <class Formula> constexpr Store past = STREAM;
+#endif
+
 template <class Formula> bool formula_accepts(const FormulaParameters *parameters) {
     return Formula::accepts(*parameters);
 }
@@ -73,7 +81,7 @@ template <class Formula> bool formula_accepts(const FormulaParameters *parameter
 template <class Formula, class T> constexpr void fill_dtype(FormulaKernels &kernels, int dtype) {
     kernels.kernel[dtype][WRITE] = elementwise<Formula, T, WRITE>;
     if constexpr (Formula::inputs == 2) kernels.kernel[dtype][ACCUMULATE] = elementwise<Formula, T, ACCUMULATE>;
-    kernels.kernel[dtype][STREAM] = elementwise<Formula, T, STREAM>;
+    kernels.kernel[dtype][STREAM] = elementwise<Formula, T, past<Formula>>;
 }
 
 template <class Formula> constexpr FormulaKernels kernels_of() {

@@ -10,8 +10,10 @@
 namespace INFINIOP_ISA {
 namespace {
 
-// Parameters that contradict each other, and what becomes of parameters; hidden by a formula that has any.
+// Parameters that contradict each other, what becomes of parameters, and whether so little is computed that large
+// arrays take as long as memory; hidden by a formula that has any.
 struct formula_base {
+    static constexpr bool waits_for_memory = false;
     static constexpr bool accepts(const FormulaParameters &) { return true; }
     template <class T> static INFINIOP_INLINE FormulaParameters prepared(const FormulaParameters &p) { return p; }
 };

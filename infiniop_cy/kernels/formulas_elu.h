@@ -15,7 +15,7 @@ struct elu : formula_base {
     }
     // A small alpha meets g, and a large one the power, so that only a result leaves the range. Next to the end of the
     // range g takes a factor of 2, since the power times alpha may be on its way from beyond.
-    template <class T> static INFINIOP_INLINE FormulaParameters prepared(const FormulaParameters &p) {
+    template <class T> static INFINIOP_ONCE FormulaParameters prepared(const FormulaParameters &p) {
         const double alpha = p.value[0], size = alpha < 0 ? -alpha : alpha;
         constexpr double huge = sizeof(compute_type<T>) == 4 ? 0x1p126 : 0x1p1022;
         const bool small = size < 1, large = size >= huge;
@@ -56,7 +56,7 @@ struct celu : formula_base {
     // alpha; where x ends that gives x itself; and a power of two and its product with alpha, near 1, where the double
     // word of the inverse and the largest |x| have all their bits. An alpha that the compute type does not hold is
     // infinite: as large that x / alpha is nothing.
-    template <class T> static INFINIOP_INLINE FormulaParameters prepared(const FormulaParameters &p) {
+    template <class T> static INFINIOP_ONCE FormulaParameters prepared(const FormulaParameters &p) {
         typedef compute_type<T> S;
         constexpr bool single = sizeof(S) == 4;
         const double alpha = p.value[0], unit = power_to_one<S>(alpha);

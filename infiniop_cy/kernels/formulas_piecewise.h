@@ -5,8 +5,10 @@
 namespace INFINIOP_ISA {
 namespace {
 
+struct short_formula : formula_base { static constexpr bool waits_for_memory = true; };
+
 // max(x, 0), so that NaN and -0 stay; and x <= 0 ? 0 : g, so that a NaN x passes g.
-struct relu : formula_base {
+struct relu : short_formula {
     static constexpr const char *name = "relu";
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
         return at_least(x, 0);
@@ -17,7 +19,7 @@ struct relu : formula_base {
 };
 
 // x > 0 ? x : x * negative_slope; and x > 0 ? g : g * negative_slope, so that a NaN x is on the slope's side.
-struct leaky_relu : formula_base {
+struct leaky_relu : short_formula {
     static constexpr const char *name = "leaky_relu";
     // The sign of a result tells the sign of its input only where the slope is not negative.
     static constexpr bool accepts(const FormulaParameters &p) { return !(p.value[1] != 0 && p.value[0] < 0); }
@@ -37,7 +39,7 @@ template <class V> INFINIOP_INLINE V inside(V g, V x, scalar<V> low, scalar<V> h
     return select((x <= splat<V>(low)) | (x >= splat<V>(high)), V{}, g);
 }
 
-struct hardtanh : formula_base {
+struct hardtanh : short_formula {
     static constexpr const char *name = "hardtanh";
     static constexpr bool accepts(const FormulaParameters &p) { return !(p.value[0] > p.value[1]); }
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &p) {
@@ -48,7 +50,7 @@ struct hardtanh : formula_base {
     }
 };
 
-struct relu6 : formula_base {
+struct relu6 : short_formula {
     static constexpr const char *name = "relu6";
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
         return clamped(x, 0, 6);
@@ -61,7 +63,7 @@ struct relu6 : formula_base {
 // relu6(x + 3) / 6; the product with 1/6 is 1 exactly where x + 3 is 6.
 template <class V> INFINIOP_INLINE V hard_sigmoid(V x) { return clamped(x + scalar<V>(3), 0, 6) * scalar<V>(1 / 6.0); }
 
-struct hardsigmoid : formula_base {
+struct hardsigmoid : short_formula {
     static constexpr const char *name = "hardsigmoid";
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
         return hard_sigmoid(x);
@@ -73,7 +75,7 @@ struct hardsigmoid : formula_base {
 
 // x relu6(x + 3) / 6, with x from -3 on in the product, so that -inf gives 0. Its derivative is (2 x + 3) / 6 between,
 // of which 2 x + 3 is exact around its zero.
-struct hardswish : formula_base {
+struct hardswish : short_formula {
     static constexpr const char *name = "hardswish";
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
         return at_least(x, -3) * hard_sigmoid(x);
@@ -85,7 +87,7 @@ struct hardswish : formula_base {
 };
 
 // x / (1 + |x|), for inf too; and g / (1 + |x|)^2 by two products, neither of which overflows.
-struct softsign : formula_base {
+struct softsign : short_formula {
     static constexpr const char *name = "softsign";
     template <class T, class V> static INFINIOP_INLINE V value(V x, const FormulaParameters &) {
         V near = clamped(x, scalar<V>(-1e30), scalar<V>(1e30));  // far beyond it is the limit

@@ -103,7 +103,7 @@ struct softplus : formula_base {
     static constexpr const char *name = "softplus";
     // beta; the threshold; a power of two, and |beta| over it, near 1, where the double word of that and the largest
     // |x| have all their bits.
-    template <class T> static INFINIOP_INLINE FormulaParameters prepared(const FormulaParameters &p) {
+    template <class T> static INFINIOP_ONCE FormulaParameters prepared(const FormulaParameters &p) {
         typedef compute_type<T> S;
         constexpr double most = sizeof(S) == 4 ? 0x1p190 : 0x1.fffffffffffffp1023;  // where any x is far from 0
         const double beta = p.value[0], size = beta < 0 ? -beta : beta, rate = size > most ? most : size;

@@ -6,8 +6,10 @@
 
 #ifdef __CUDACC__
 #define INFINIOP_INLINE __device__ __forceinline__
+#define INFINIOP_ONCE INFINIOP_INLINE
 #else
 #define INFINIOP_INLINE inline __attribute__((always_inline))
+#define INFINIOP_ONCE inline __attribute__((noinline))  // once a call: code is not repeated for speed
 #endif
 
 #if defined(__CUDACC__)  // needs neither
