@@ -133,9 +133,9 @@ cdef bint packing_outweighs(const ConvProblem *problem) noexcept nogil:
     packed, few taps meet them, and few lanes of a vector of channels would be empty."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t empty = sample.taps * (round_up(sample.cin, sample.lanes) - sample.cin)
-    if problem.view[CONV_GRAD_OUTPUT].channel == itemsize_of(sample.dtype):
-        return 2 * empty <= PACKED_LINES_EMPTY * sample.lanes and sample.cout >= PACKED_CHANNELS * sample.lanes
-    return 2 * empty <= PACKED_PLANES_EMPTY * sample.lanes and sample.cout >= PACKED_CHANNELS * sample.lanes
+    cdef bint in_lines = problem.view[CONV_GRAD_OUTPUT].channel == itemsize_of(sample.dtype)
+    cdef int64_t halves = PACKED_LINES_EMPTY if in_lines else PACKED_PLANES_EMPTY
+    return 2 * empty <= halves * sample.lanes and sample.cout >= PACKED_CHANNELS * sample.lanes
 
 
 cdef bint suits_gemm(const ConvProblem *problem) noexcept nogil:
