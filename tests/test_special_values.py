@@ -164,7 +164,8 @@ FAR_PARAMETERS = [
 ]
 
 
-@pytest.mark.parametrize(("operator", "parameters", "dtypes", "inputs", "expected"), FAR_PARAMETERS, ids=str)
+@pytest.mark.parametrize(("operator", "parameters", "dtypes", "inputs", "expected"), FAR_PARAMETERS,
+                         ids=lambda value: getattr(value, "__name__", None) or str(value))
 def test_far_parameters(operator, parameters, dtypes, inputs, expected):
     for dtype in map(dtype_of, dtypes):
         given = [np.full(9, value).astype(dtype) for value in inputs]
