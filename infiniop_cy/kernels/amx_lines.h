@@ -59,6 +59,8 @@ inline int multiply_lines(const AmxBatchReduce *all, const char *a, int64_t a_st
                           int64_t chain, char *packed, const char *b, int64_t panel, int64_t columns, char *sums,
                           char *to, int64_t to_row, int past) {
     const int64_t steps = all->count, half = steps * LinePacking::STEP;
+    // Whole tiles of sums are stored where they belong, unless they go past the caches or are added to others.
+    const int64_t whole = columns % 16 ? columns / AMX_SIDE * AMX_SIDE : columns, direct = past || chain < steps ? 0 : whole;
     AmxBatchReduce part = *all;
     MeanwhilePacking meanwhile;
     meanwhile.ahead = {};
@@ -74,18 +76,20 @@ inline int multiply_lines(const AmxBatchReduce *all, const char *a, int64_t a_st
         meanwhile.lines.begin(a, next, packed + (second ? 0 : half), steps * 6 * ((columns + AMX_SIDE - 1) / AMX_SIDE));
         if (n != before) configure_tiles(n);
         before = n;
-        for (int64_t c = 0; c < columns; c += AMX_SIDE)
+        for (int64_t c = 0; c < columns; c += AMX_SIDE) {
+            SumRows panel_sums = {sums + c / AMX_SIDE * pitch, AMX_SIDE * 4, part.c_right, n, columns - c};
+            if (c < direct) panel_sums.at = to + 4 * c, panel_sums.row = to_row;
             for (int64_t s = 0; s < steps; s += chain) {
                 part.count = steps - s < chain ? steps - s : chain;
                 part.a_offset = all->a_offset + s;
                 part.b_offset = all->b_offset + s;
-                multiply_some_rows(&part, packed + (second ? half : 0), b + c / AMX_SIDE * panel,
-                                   {sums + c / AMX_SIDE * pitch, AMX_SIDE * 4, part.c_right, n, columns - c},
+                multiply_some_rows(&part, packed + (second ? half : 0), b + c / AMX_SIDE * panel, panel_sums,
                                    s ? AMX_ADD_SUM : AMX_SET, &meanwhile);
             }
+        }
         meanwhile.later.add();
         meanwhile.lines.some_lines(INT64_MAX);
-        save_panels(sums, pitch, to, to_row, n, columns, false, past);
+        save_panels(sums + direct / AMX_SIDE * pitch, pitch, to + 4 * direct, to_row, n, columns - direct, false, past);
         to += n * to_row;
         rows -= n;
         n = next;
