@@ -47,18 +47,21 @@ LARGE = [(batch, groups, cin, cout, (size,) * axes, (kernel,) * axes, stride, di
 
 def check_workspace(case, dtype, strides, threads):
     """4 MB a thread (8 in float64) and the weights once, columns rounded up to 64 bytes, however large it is. To AMX a
-    float32 is 6 bytes, and channels of a group are rounded up to 32 each way."""
+    float32 is 6 bytes, and channels of a group are rounded up to 32 each way. Forward, rows and columns of the weights
+    change roles."""
     item = 8 if dtype == "float64" else 4
+    steps, pads, dilations, groups = case.geometry
+    numbers = [first for first, _ in pads], steps, dilations, groups
+    cin, cout = case.cin // groups, case.cout // groups
     with iop.Handle() as handle, iop.threads(threads):
         tensors = [iop.TensorDescriptor(shape, dtype, strides(shape)) for shape in case.shapes]
-        steps, pads, dilations, groups = case.geometry
-        before = [first for first, _ in pads]
-        op = iop.ConvBackwardDescriptor(handle, *tensors, None, before, steps, dilations, groups)
-    cout, columns = case.cout // groups, case.cin // groups * item + 64
-    if ISA == "amx" and dtype != "float64":
-        cout, columns = -(-cout // 32) * 32, -(-case.cin // groups // 32) * 32 * (6 if dtype == "float32" else item)
-    weights = groups * cout * prod(case.kernel) * columns
-    assert op.workspace_size <= weights + threads * (item << 20) + 1024, (case, threads, op.explain())
+        for operator, rows, columns in ((iop.ConvBackwardDescriptor, cout, cin), (iop.ConvDescriptor, cin, cout)):
+            op = operator(handle, *tensors, None, *numbers)
+            row = columns * item + 64
+            if ISA == "amx" and dtype != "float64":
+                rows, row = -(-rows // 32) * 32, -(-columns // 32) * 32 * (6 if dtype == "float32" else item)
+            weights = groups * rows * prod(case.kernel) * row
+            assert op.workspace_size <= weights + threads * (item << 20) + 1024, (case, threads, op.explain())
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
@@ -66,6 +69,18 @@ def test_workspace_is_bounded(dtype):
     for batch, groups, cin, cout, size, kernel, stride, dilation in LARGE:
         case = ConvCase("large", batch, groups, cin, cout, size, kernel, stride, 0, dilation)
         check_workspace(case, dtype, lambda shape: None, 3)
+
+
+# One channel to a group, in the lanes, whose weights take as much room as the image.
+LARGE_KERNELS = [ConvCase("large", batch, groups, groups, outputs * groups, (size, size), (kernel, kernel), stride, 5)
+                 for batch, groups, outputs, size, kernel, stride in (
+                     (1, 48, 1, 109, 101, 1), (8, 512, 1, 130, 110, 1), (1, 64, 8, 80, 60, 1), (2, 1024, 1, 56, 31, 2))]
+
+
+@pytest.mark.parametrize("case", LARGE_KERNELS, ids=str)
+def test_workspace_of_large_kernels_is_bounded(case):
+    for dtype, strides in product(("bfloat16", "float64"), (lambda shape: None, channels_innermost)):
+        check_workspace(case, dtype, strides, 16)
 
 
 def channels_innermost(shape):

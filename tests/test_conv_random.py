@@ -166,13 +166,17 @@ def test_bits_do_not_depend_on_the_layout(check, dtype):
 
 
 # Blocks of more positions than lines may have; more taps than rows of a task of grad_weight, of which it has one or two
-# channels, or which are outer products; and boxes of taps, the last ones smaller, as lines and as planes.
+# channels, or which are outer products; boxes of taps, the last ones smaller, as lines and as planes; and channels in
+# the lanes under more taps than have sums of grad_weight there.
 LONG_KERNELS = (ConvCase("large-block", 2, 1, 5, 3, (15, 63, 15), (7, 7, 7), (2, 2, 4)),
                 ConvCase("one-channel", 1, 1, 6, 20, (32, 42), (26, 23)),
                 ConvCase("outer", 1, 1, 5, 24, (29, 30), (29, 29)),
                 ConvCase("boxes", 2, 1, 26, 5, (9, 12, 6), (5, 7, 4), (1, 2, 1), (2, 0, 3)),
                 ConvCase("boxes", 1, 2, 166, 6, (20, 11), (9, 10), 1, (8, 0), (2, 1)),
-                ConvCase("boxes", 2, 1, 90, 3, (310,), (74,), 3, 40, 2))
+                ConvCase("boxes", 2, 1, 90, 3, (310,), (74,), 3, 40, 2),
+                ConvCase("lanes", 2, 17, 17, 34, (19, 23), (17, 16), 1, (8, 7)),
+                ConvCase("lanes", 1, 33, 33, 33, (30, 31), (9, 31), (2, 1), (4, 15), (2, 1)),
+                ConvCase("chains in lanes", 2, 16, 16, 32, (13, 17), (31, 29), 1, (15, 14)))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -60,7 +60,8 @@ inline int multiply_lines(const AmxBatchReduce *all, const char *a, int64_t a_st
                           char *to, int64_t to_row, int past) {
     const int64_t steps = all->count, half = steps * LinePacking::STEP;
     // Whole tiles of sums are stored where they belong, unless they go past the caches or are added to others.
-    const int64_t whole = columns % 16 ? columns / AMX_SIDE * AMX_SIDE : columns, direct = past || chain < steps ? 0 : whole;
+    const int64_t whole = columns % 16 ? columns / AMX_SIDE * AMX_SIDE : columns;
+    const int64_t direct = past || chain < steps ? 0 : whole;
     AmxBatchReduce part = *all;
     MeanwhilePacking meanwhile;
     meanwhile.ahead = {};

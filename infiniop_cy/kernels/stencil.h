@@ -11,11 +11,11 @@ namespace {
 // where taps that meet zeros follow, which stencil_pixels.h leaves out: added to 0 it is 0 in either case.
 template <class V, int many>
 INFINIOP_INLINE void stencil_tile(const scalar<V> *from, int64_t from_pixel, const int64_t *at, const scalar<V> *weight,
-                                  int64_t taps, scalar<V> *to, int64_t to_pixel, bool adding) {
+                                  int64_t taps, scalar<V> *to, int64_t to_pixel, StencilSums how) {
     constexpr int count = lanes<V>::count;
     V sum[many];
 #pragma GCC unroll 8
-    for (int i = 0; i < many; i++) sum[i] = adding ? load<V>(to + i * to_pixel) : V{};
+    for (int i = 0; i < many; i++) sum[i] = how == STENCIL_ADD_PRODUCTS ? load<V>(to + i * to_pixel) : V{};
     for (int64_t t = 0; t < taps; t++) {
         const V factor = load<V>(weight + t * count);
         const scalar<V> *here = from + at[t] * count;
@@ -23,10 +23,12 @@ INFINIOP_INLINE void stencil_tile(const scalar<V> *from, int64_t from_pixel, con
         for (int i = 0; i < many; i++) sum[i] = mul_add(factor, load<V>(here + i * from_pixel), sum[i]);
     }
 #pragma GCC unroll 8
-    for (int i = 0; i < many; i++) store(to + i * to_pixel, sum[i] + scalar<V>(0));
+    for (int i = 0; i < many; i++)
+        store(to + i * to_pixel, sum[i] + (how == STENCIL_ADD_SUM ? load<V>(to + i * to_pixel) : V{}));
 }
 
-template <class V> void stencil(const StencilRows *r, const void *from_, const void *weight_, void *to_, int adding) {
+template <class V>
+void stencil(const StencilRows *r, const void *from_, const void *weight_, void *to_, StencilSums how) {
     typedef scalar<V> S;
     constexpr int count = lanes<V>::count, many = 8;
     const S *weight = (const S *)weight_;
@@ -36,15 +38,15 @@ template <class V> void stencil(const StencilRows *r, const void *from_, const v
         S *to = (S *)to_ + y * r->to_row * count;
         int64_t left = r->width;
         for (; left >= many; left -= many, from += many * from_pixel, to += many * to_pixel)
-            stencil_tile<V, many>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding);
+            stencil_tile<V, many>(from, from_pixel, r->at, weight, taps, to, to_pixel, how);
         switch (left) {
-            case 1: stencil_tile<V, 1>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding); break;
-            case 2: stencil_tile<V, 2>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding); break;
-            case 3: stencil_tile<V, 3>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding); break;
-            case 4: stencil_tile<V, 4>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding); break;
-            case 5: stencil_tile<V, 5>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding); break;
-            case 6: stencil_tile<V, 6>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding); break;
-            case 7: stencil_tile<V, 7>(from, from_pixel, r->at, weight, taps, to, to_pixel, adding); break;
+            case 1: stencil_tile<V, 1>(from, from_pixel, r->at, weight, taps, to, to_pixel, how); break;
+            case 2: stencil_tile<V, 2>(from, from_pixel, r->at, weight, taps, to, to_pixel, how); break;
+            case 3: stencil_tile<V, 3>(from, from_pixel, r->at, weight, taps, to, to_pixel, how); break;
+            case 4: stencil_tile<V, 4>(from, from_pixel, r->at, weight, taps, to, to_pixel, how); break;
+            case 5: stencil_tile<V, 5>(from, from_pixel, r->at, weight, taps, to, to_pixel, how); break;
+            case 6: stencil_tile<V, 6>(from, from_pixel, r->at, weight, taps, to, to_pixel, how); break;
+            case 7: stencil_tile<V, 7>(from, from_pixel, r->at, weight, taps, to, to_pixel, how); break;
         }
     }
 }

@@ -251,12 +251,15 @@ typedef void (*PackLanesKernel)(const char *from, const struct LaneRows *, void 
 typedef void (*UnpackLanesKernel)(const void *block, const struct LaneRows *, char *to);
 
 // Pixels of a block whose lanes are channels, under a kernel: tap t of a pixel is `at[t]` pixels further in `from`, and
-// weight[t] is a vector. to = or += (adding) sum over taps of weight[t] * from, one after the other. All count pixels.
+// weight[t] is a vector. The sum over taps of weight[t] * from, one after the other. All count pixels.
 struct StencilRows {
     int64_t rows, width, from_row, from_pixel, to_row, to_pixel, taps;
     const int64_t *at;
 };
-typedef void (*StencilKernel)(const struct StencilRows *, const void *from, const void *weight, void *to, int adding);
+// What becomes of the products: they replace what is there, are added to that one by one, or their sum is.
+enum StencilSums { STENCIL_SET, STENCIL_ADD_PRODUCTS, STENCIL_ADD_SUM };
+typedef void (*StencilKernel)(const struct StencilRows *, const void *from, const void *weight, void *to,
+                              enum StencilSums how);
 // The same for pixels of `channels` elements of storage side by side, from where they lie to where the results shall
 // lie. Taps are in lines of up to WIDE_LINE_TAPS with vectors of 64 bytes, else of LINE_TAPS. Distances in bytes, but
 // those of pixels in a row of from, `row` of which there are, and `weights`: elements from the weights of a vector of

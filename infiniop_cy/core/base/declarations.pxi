@@ -55,7 +55,13 @@ cdef extern from "../kernels/table.h" nogil:
         const int64_t *at
     int SPREAD_MOST
     ctypedef void (*SpreadKernel)(const char *, int64_t, int64_t, int64_t, int64_t, char *, int64_t) noexcept nogil
-    ctypedef void (*StencilKernel)(const StencilRows *, const void *, const void *, void *, int) noexcept nogil
+    enum StencilSums:
+        STENCIL_SET
+        STENCIL_ADD_PRODUCTS
+        STENCIL_ADD_SUM
+
+    ctypedef void (*StencilKernel)(const StencilRows *, const void *, const void *, void *,
+                                   StencilSums) noexcept nogil
     int LINE_TAPS, WIDE_LINE_TAPS
     ctypedef struct PixelLine:
         int64_t taps, at, pixel, first_row, end_row

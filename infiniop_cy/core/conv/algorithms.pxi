@@ -32,6 +32,7 @@ cdef ConvAlgorithm conv_algorithm(int number) noexcept nogil:
         depthwise,
         input_amx_joined,
         grouped,
+        input_depthwise,
         input_col2im,
         input_amx,
         input_amx_fused,

@@ -14,7 +14,18 @@ cdef bint accepts_depthwise(const SampleGeometry *sample, const char **why) noex
     if sample.cin != 1 or not 1 <= sample.cout <= STENCIL_OUTPUTS:
         why[0] = b"there is not one input channel to a group, or there are too many output channels"
         return False
-    return fits_lanes(sample, why)
+    return fits_lanes(sample, most_lane_taps(sample, not sample.forward), why)
+
+
+cdef bint accepts_input_depthwise(const SampleGeometry *sample, const char **why) noexcept nogil:
+    """Of grad_input alone, more taps are accepted, where padding does not cost more than others take."""
+    if sample.cin != 1 or not 1 <= sample.cout <= STENCIL_OUTPUTS:
+        why[0] = b"there is not one input channel to a group, or there are too many output channels"
+        return False
+    if not lanes_pay(sample):
+        why[0] = b"pixels under taps would mostly be padding"
+        return False
+    return fits_lanes(sample, most_lane_taps(sample, False), why)
 
 
 cdef bint accepts_grouped(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -35,7 +46,7 @@ cdef bint accepts_grouped(const SampleGeometry *sample, const char **why) noexce
     if bfloat16_dot2(sample) and phase_count(sample) == 1 and sample.cin == sample.lanes:
         why[0] = b"a group's pairs of bfloat16 fill a vector by themselves"
         return False
-    return fits_lanes(sample, why)
+    return fits_lanes(sample, most_lane_taps(sample, not sample.forward), why)
 
 
 cdef bint meets_once(const SampleGeometry *sample) noexcept nogil:
@@ -45,11 +56,16 @@ cdef bint meets_once(const SampleGeometry *sample) noexcept nogil:
         and sample.taps * sample.pixels_in <= sample.pixels_out
 
 
-cdef bint fits_lanes(const SampleGeometry *sample, const char **why) noexcept nogil:
-    """Say whether channels fill the lanes, and whether the blocks of a tile are small enough."""
+cdef int64_t most_lane_taps(const SampleGeometry *sample, bint sums) noexcept nogil:
+    """Return of how many taps at most a task can hold the weights, or (sums) grad_weight's sums besides."""
+    return STENCIL_TAPS if sums else max(<int64_t>FORWARD_TAPS, FORWARD_VECTORS // sample.cout)
+
+
+cdef bint fits_lanes(const SampleGeometry *sample, int64_t most_taps, const char **why) noexcept nogil:
+    """Say whether channels fill the lanes, whether taps are at most so many, and the blocks of a tile small enough."""
     cdef LaneBlocks blocks
     cdef int d
-    if sample.taps > (FORWARD_TAPS if sample.forward else STENCIL_TAPS) or sample.pixels_in == 0:
+    if sample.taps > most_taps or sample.pixels_in == 0:
         why[0] = b"there are too many taps, or no pixels"
         return False
     if 2 * lane_channels(sample) < sample.lanes and not meets_once(sample):
@@ -89,7 +105,8 @@ cdef void cut_channels(const ConvProblem *problem, int64_t lines, Depthwise *own
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t bytes = (own.g_apart + own.x_apart + own.sums_apart) * sample.lanes * sample.item
     cdef int64_t of_line = max(<int64_t>1, CONV_ALIGN // (sample.lanes * itemsize_of(sample.dtype)))
-    cdef int64_t vectors = ceil_div(lane_channels(sample), sample.lanes), most = max(<int64_t>1, lines * of_line)
+    cdef int64_t vectors = ceil_div(lane_channels(sample), sample.lanes), most = lines * of_line
+    most = max(<int64_t>1, min(most, FORWARD_VECTORS // (sample.cout * sample.taps)))
     own.vectors = own.block_vectors = 1
     if lies_by_channels(problem):
         own.vectors = min(vectors, most, round_up(ceil_div(vectors, ceil_div(vectors, most)), of_line))
@@ -172,9 +189,10 @@ cdef void block_depthwise(const ConvProblem *problem, const SumOrder *order, int
         book(local, STENCIL_OLD, own.block_vectors * own.sums_apart, vector)
     book(local, STENCIL_NATURAL, natural_vectors(sample, own.vectors), vector)
     book(local, STENCIL_WEIGHTS, own.products, vector)
-    book(local, STENCIL_PRODUCTS, own.products, vector)
-    book(local, STENCIL_TOTALS, own.products, vector)
-    book(local, STENCIL_BIAS, own.each * sample.cout, sizeof(double))
+    if gradients & FOR_GRAD_WEIGHT:
+        book(local, STENCIL_PRODUCTS, own.products, vector)
+        book(local, STENCIL_TOTALS, own.products, vector)
+        book(local, STENCIL_BIAS, own.each * sample.cout, sizeof(double))
     own.staged = may_stage(problem, gradients, own) and own.parts == 1
     if own.staged:
         book(local, STENCIL_STAGE, 2, staged_bytes(sample))
@@ -311,4 +329,10 @@ cdef ConvAlgorithm depthwise() noexcept nogil:
 cdef ConvAlgorithm grouped() noexcept nogil:
     cdef ConvAlgorithm row = depthwise()
     row.name, row.accepts = b"grouped", accepts_grouped
+    return row
+
+
+cdef ConvAlgorithm input_depthwise() noexcept nogil:
+    cdef ConvAlgorithm row = depthwise()
+    row.name, row.gradients, row.accepts = b"grad_input:depthwise", FOR_GRAD_INPUT, accepts_input_depthwise
     return row

@@ -135,12 +135,15 @@ cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcep
     """Estimate the first of grad_input's other algorithms that accepts."""
     cdef const char *why
     cdef double weights = sample.taps * n.cout * n.vectors / WEIGHT_SAMPLES * (2 if sample.forward else 1)
-    cdef double packed = n.reached * n.pixels * n.cout, products = min(n.products, n.pixels * n.taps), rows = 0
+    cdef double packed = n.reached * n.pixels * n.cout, products = min(n.products, n.pixels * n.taps), rows = 0, product
     if accepts_input_amx(sample, &why) or accepts_input_amx_fused(sample, &why):
         return n.products * n.vectors * n.cout * 0.065 + packed * 0.15 + n.image * 14 + n.pieces * n.cin * 9 \
             + n.phases * n.vectors * 45 + weights * 8 + 1200
     if accepts_input_pixels(sample, &why):
-        return n.products * n.cin / sample.lanes * n.cout * (0.24 if pairs_in_lanes(sample) else 0.42) \
+        product = 0.24 if pairs_in_lanes(sample) else 0.42
+        if product == 0.42 and sample.cin == 1 and sample.cout <= STENCIL_OUTPUTS:
+            product = 0.95  # Each load of pixels is for one multiply-add.
+        return n.products * n.cin / sample.lanes * n.cout * product \
             + packed * 0.11 + n.image * 18 + n.pieces * n.cin * 7 + n.phases * n.vectors * 8 + weights * 52 + 200
     if accepts_input_gemm(sample, &why):
         return n.products * left_products(sample) * n.vectors * n.cout * (0.11 if bfloat16_dot2(sample) else 0.22) \
@@ -232,11 +235,19 @@ cdef double windows_time(const SampleGeometry *sample) noexcept nogil:
 
 cdef double lanes_time(const SampleGeometry *sample) noexcept nogil:
     """Estimate output:depthwise and output:grouped, whose lanes are the channels of several groups."""
-    cdef double products = <double>sample.pixels_in * sample.taps * sample.cin * sample.cout
+    cdef double products = products_by_phases(sample) * sample.cin * sample.cout
     cdef double weights = sample.taps * sample.cin * sample.cout, used = lane_channels(sample)
     used /= round_up(lane_channels(sample), sample.lanes)
     return (products * 0.35 + (sample.pixels_in * sample.cin + sample.pixels_out * sample.cout) * 4.0
             + weights * 20) / (sample.lanes * used) + 60
+
+
+cdef bint lanes_pay(const SampleGeometry *sample) noexcept nogil:
+    """Say whether grad_input takes less with the channels of several groups in the lanes than by what else accepts it;
+    col2im of one channel takes half of its estimate where pixels are many."""
+    cdef double time = lanes_time(sample)
+    cdef TapCounts n
+    return not count_taps(sample, &n) or (time < 0.45 * col2im_time(&n) and time < input_time(sample, &n))
 
 
 cdef double classes_time(const SampleGeometry *sample) noexcept nogil:
