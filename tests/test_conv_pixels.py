@@ -76,6 +76,14 @@ def depthwise(rng):
     return geometry(int(rng.integers(1, 3)), 1, 1, groups, size, kernel, stride, int(rng.integers(0, 3)), dilation)
 
 
+def many_taps(rng):
+    """Depthwise kernels of more taps than have sums of grad_weight in lanes, about as large as the image."""
+    kernel = int(rng.integers(13, 34)), int(rng.integers(20, 34))
+    size = int(rng.integers(7, 36)), int(rng.integers(7, 36))
+    return geometry(int(rng.integers(1, 3)), 1, int(rng.choice([1, 1, 2])), int(rng.choice([9, 16, 33])), size, kernel,
+                    int(rng.choice([1, 1, 2])), int(rng.integers(0, 17)))
+
+
 def channels(rng):
     """Lines of channels under several taps."""
     kernel = int(rng.integers(1, 4)), int(rng.integers(2, 4))
@@ -219,9 +227,9 @@ def read_once(rng):
                     (kernel, kernel), 1, kernel // 2)
 
 
-KINDS = (one_tap, planes, depthwise, channels, image, wide, groups_in_lanes, groups_in_lines, edges, covering,
-         multiplied, far, few_channels, sound, large, late, rows_past_caches, groups_past_caches, pixels_past_caches,
-         read_once)
+KINDS = (one_tap, planes, depthwise, many_taps, channels, image, wide, groups_in_lanes, groups_in_lines, edges,
+         covering, multiplied, far, few_channels, sound, large, late, rows_past_caches, groups_past_caches,
+         pixels_past_caches, read_once)
 
 
 def same_bits(got, want):

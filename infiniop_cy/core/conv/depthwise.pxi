@@ -10,22 +10,24 @@ include "depthwise_rows.pxi"     # ... by whole rows, past the caches
 include "depthwise_weights.pxi"  # a vector of weights for each tap
 
 
-cdef bint accepts_depthwise(const SampleGeometry *sample, const char **why) noexcept nogil:
+cdef bint fits_depthwise(const SampleGeometry *sample, bint sums, const char **why) noexcept nogil:
+    """Say whether each group has one channel, and the channels fit the lanes, as fits_lanes says."""
     if sample.cin != 1 or not 1 <= sample.cout <= STENCIL_OUTPUTS:
         why[0] = b"there is not one input channel to a group, or there are too many output channels"
         return False
-    return fits_lanes(sample, most_lane_taps(sample, not sample.forward), why)
+    return fits_lanes(sample, sums, why)
+
+
+cdef bint accepts_depthwise(const SampleGeometry *sample, const char **why) noexcept nogil:
+    return fits_depthwise(sample, not sample.forward, why)
 
 
 cdef bint accepts_input_depthwise(const SampleGeometry *sample, const char **why) noexcept nogil:
     """Of grad_input alone, more taps are accepted, where padding does not cost more than others take."""
-    if sample.cin != 1 or not 1 <= sample.cout <= STENCIL_OUTPUTS:
-        why[0] = b"there is not one input channel to a group, or there are too many output channels"
+    if not fits_depthwise(sample, False, why):
         return False
-    if not lanes_pay(sample):
-        why[0] = b"pixels under taps would mostly be padding"
-        return False
-    return fits_lanes(sample, most_lane_taps(sample, False), why)
+    why[0] = b"pixels under taps would mostly be padding"
+    return lanes_pay(sample)
 
 
 cdef bint accepts_grouped(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -46,7 +48,7 @@ cdef bint accepts_grouped(const SampleGeometry *sample, const char **why) noexce
     if bfloat16_dot2(sample) and phase_count(sample) == 1 and sample.cin == sample.lanes:
         why[0] = b"a group's pairs of bfloat16 fill a vector by themselves"
         return False
-    return fits_lanes(sample, most_lane_taps(sample, not sample.forward), why)
+    return fits_lanes(sample, not sample.forward, why)
 
 
 cdef bint meets_once(const SampleGeometry *sample) noexcept nogil:
@@ -56,13 +58,10 @@ cdef bint meets_once(const SampleGeometry *sample) noexcept nogil:
         and sample.taps * sample.pixels_in <= sample.pixels_out
 
 
-cdef int64_t most_lane_taps(const SampleGeometry *sample, bint sums) noexcept nogil:
-    """Return of how many taps at most a task can hold the weights, or (sums) grad_weight's sums besides."""
-    return STENCIL_TAPS if sums else max(<int64_t>FORWARD_TAPS, FORWARD_VECTORS // sample.cout)
-
-
-cdef bint fits_lanes(const SampleGeometry *sample, int64_t most_taps, const char **why) noexcept nogil:
-    """Say whether channels fill the lanes, whether taps are at most so many, and the blocks of a tile small enough."""
+cdef bint fits_lanes(const SampleGeometry *sample, bint sums, const char **why) noexcept nogil:
+    """Say whether channels fill the lanes, a task can hold the weights of all taps, or (sums) grad_weight's sums
+    besides, and the blocks of a tile are small enough."""
+    cdef int64_t most_taps = STENCIL_TAPS if sums else max(<int64_t>STENCIL_MOST_TAPS, STENCIL_VECTORS // sample.cout)
     cdef LaneBlocks blocks
     cdef int d
     if sample.taps > most_taps or sample.pixels_in == 0:
@@ -106,7 +105,7 @@ cdef void cut_channels(const ConvProblem *problem, int64_t lines, Depthwise *own
     cdef int64_t bytes = (own.g_apart + own.x_apart + own.sums_apart) * sample.lanes * sample.item
     cdef int64_t of_line = max(<int64_t>1, CONV_ALIGN // (sample.lanes * itemsize_of(sample.dtype)))
     cdef int64_t vectors = ceil_div(lane_channels(sample), sample.lanes), most = lines * of_line
-    most = max(<int64_t>1, min(most, FORWARD_VECTORS // (sample.cout * sample.taps)))
+    most = max(<int64_t>1, min(most, STENCIL_VECTORS // (sample.cout * sample.taps)))
     own.vectors = own.block_vectors = 1
     if lies_by_channels(problem):
         own.vectors = min(vectors, most, round_up(ceil_div(vectors, ceil_div(vectors, most)), of_line))

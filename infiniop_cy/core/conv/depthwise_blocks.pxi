@@ -1,9 +1,9 @@
 # Blocks of a depthwise convolution: the tile of a task with its halo, its lanes as many channels as a vector has, and
 # the tables by which taps lead through them. The layout of a tensor decides how its pixels are moved, and nothing else.
 cdef enum:
-    STENCIL_TAPS = 256            # where sums of grad_weight have to be held, too
-    FORWARD_TAPS = 4096           # where nothing but the output, or grad_input, is computed; more
-    FORWARD_VECTORS = 12288       # if so few vectors hold a task's weights: with them its blocks take a thread's share
+    STENCIL_TAPS = 256            # where sums of grad_weight are held, too; summed from zero at once, if they are many
+    STENCIL_MOST_TAPS = 4096      # where they are not; or more, if a task's weights are at most
+    STENCIL_VECTORS = 12288       # vectors, which with its blocks take a thread's share of the workspace
     STENCIL_PHASES = 64
     STENCIL_OUTPUTS = 8           # outputs of one input channel, where that has a group of its own
     STENCIL_GROUP = 16            # channels of a group

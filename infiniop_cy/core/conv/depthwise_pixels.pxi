@@ -41,7 +41,7 @@ cdef int64_t pixel_lines(const SampleGeometry *sample) noexcept nogil:
 cdef int64_t chained_taps(const SampleGeometry *sample) noexcept nogil:
     """Return how many taps are summed from zero at once, as accurately as the other algorithms sum so many: all of
     those that pixels could be computed under where they lie, in whatever layout these are."""
-    return STENCIL_TAPS if pixel_lines(sample) > MOST_PIXEL_LINES else sample.taps
+    return STENCIL_TAPS if sample.taps > STENCIL_TAPS and pixel_lines(sample) > MOST_PIXEL_LINES else sample.taps
 
 
 cdef bint writes_pixels(const ConvProblem *problem, const LaneBlocks *blocks) noexcept nogil:

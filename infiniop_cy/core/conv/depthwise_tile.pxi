@@ -110,11 +110,11 @@ cdef int group_kernel(const SampleGeometry *sample) noexcept nogil:
     return DTYPE_BF16 if bfloat16_dot2(sample) else sample.compute
 
 
-cdef void sum_lane_taps(const SampleGeometry *sample, const StencilRows rows, const char *from_, const char *weights,
+cdef void sum_lane_taps(const SampleGeometry *sample, const StencilRows *rows, const char *from_, const char *weights,
                         char *to, bint adding) noexcept nogil:
     """Write the sums of rows of pixels, or (adding) add to them: many taps a chain at a time."""
     cdef int64_t most = chained_taps(sample), first = 0
-    cdef StencilRows chain = rows
+    cdef StencilRows chain = rows[0]
     cdef StencilSums how = STENCIL_SET
     if adding:
         how = STENCIL_ADD_SUM if most < sample.taps else STENCIL_ADD_PRODUCTS
@@ -153,7 +153,7 @@ cdef void tile_grad_input(const LaneTask *t, int64_t v, int64_t co) noexcept nog
                 kernels.group_stencil[group_kernel(sample)](&rows, &groups, from_g, weights,
                                                             phase_sums(t, v, phase, z, 0, 0))
             else:
-                sum_lane_taps(sample, rows, from_g, weights, phase_sums(t, v, phase, z, 0, 0), co > 0)
+                sum_lane_taps(sample, &rows, from_g, weights, phase_sums(t, v, phase, z, 0, 0), co > 0)
 
 
 cdef void add_nonfinite_taps(const LaneTask *t, int64_t co) noexcept nogil:

@@ -140,9 +140,10 @@ cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcep
         return n.products * n.vectors * n.cout * 0.065 + packed * 0.15 + n.image * 14 + n.pieces * n.cin * 9 \
             + n.phases * n.vectors * 45 + weights * 8 + 1200
     if accepts_input_pixels(sample, &why):
-        product = 0.24 if pairs_in_lanes(sample) else 0.42
-        if product == 0.42 and sample.cin == 1 and sample.cout <= STENCIL_OUTPUTS:
-            product = 0.95  # Each load of pixels is for one multiply-add.
+        if pairs_in_lanes(sample):
+            product = 0.24
+        else:  # Of one channel each load of pixels is for one multiply-add.
+            product = 0.95 if sample.cin == 1 and sample.cout <= STENCIL_OUTPUTS else 0.42
         return n.products * n.cin / sample.lanes * n.cout * product \
             + packed * 0.11 + n.image * 18 + n.pieces * n.cin * 7 + n.phases * n.vectors * 8 + weights * 52 + 200
     if accepts_input_gemm(sample, &why):
@@ -234,7 +235,8 @@ cdef double windows_time(const SampleGeometry *sample) noexcept nogil:
 
 
 cdef double lanes_time(const SampleGeometry *sample) noexcept nogil:
-    """Estimate output:depthwise and output:grouped, whose lanes are the channels of several groups."""
+    """Estimate output:depthwise, output:grouped and grad_input:depthwise, whose lanes are the channels of several
+    groups."""
     cdef double products = products_by_phases(sample) * sample.cin * sample.cout
     cdef double weights = sample.taps * sample.cin * sample.cout, used = lane_channels(sample)
     used /= round_up(lane_channels(sample), sample.lanes)
