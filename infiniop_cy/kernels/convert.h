@@ -23,15 +23,22 @@ template <class T> INFINIOP_INLINE T read(const char *p) {
 template <class T> INFINIOP_INLINE void write(char *p, T value) { __builtin_memcpy(p, &value, sizeof value); }
 
 #if defined(__AVX512F__)
-// Every other number of 32 bits; no other is read.
-INFINIOP_INLINE void copy_every_other(const char *from, char *to, int64_t n) {
-    const __m512i order = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+// Every second, third or fourth number of 32 bits; no other is read.
+template <int step> INFINIOP_INLINE void copy_singles(const char *from, char *to, int64_t n) {
+    static_assert(step >= 2 && step <= 4, "a vector of them lies in at most four");
+    const uint64_t pattern = step == 2 ? 0x55555555u : step == 3 ? 0x249249249249u : 0x1111111111111111u;
+    const __m512i order = _mm512_mullo_epi32(
+        _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), _mm512_set1_epi32(step));
     for (int64_t i = 0; i < n; i += 16) {
-        const uint32_t some = 0x55555555u & uint32_t(bits_between(0, 2 * (n - i)));
-        const __m512i low = _mm512_maskz_loadu_epi32(__mmask16(some), from + 8 * i);
-        const __m512i high = _mm512_maskz_loadu_epi32(__mmask16(some >> 16), from + 8 * i + 64);
-        _mm512_mask_storeu_epi32(to + 4 * i, __mmask16(bits_between(0, n - i)),
-                                 _mm512_permutex2var_epi32(low, order, high));
+        const uint64_t wanted = pattern & bits_between(0, step * (n - i));
+        auto part = [&](int k) {
+            return _mm512_maskz_loadu_epi32(__mmask16(wanted >> 16 * k), from + 4 * step * i + 64 * k);
+        };
+        __m512i v = _mm512_permutex2var_epi32(part(0), order, part(1));  // a permutation counts modulo two vectors
+        if constexpr (step == 3) v = _mm512_mask_permutexvar_epi32(v, 0xf800, order, part(2));
+        if constexpr (step == 4)
+            v = _mm512_mask_blend_epi32(0xff00, v, _mm512_permutex2var_epi32(part(2), order, part(3)));
+        _mm512_mask_storeu_epi32(to + 4 * i, __mmask16(bits_between(0, n - i)), v);
     }
 }
 #endif
@@ -55,8 +62,11 @@ template <class T> void copy(const char *from, int64_t from_stride, char *to, in
             if (from_stride == 4) return copy_words<2>(from, to, n);
             if (from_stride == -4) return copy_words<-2>(from, to, n);
         }
-        if constexpr (sizeof(T) == 4)
-            if (from_stride == 8) return copy_every_other(from, to, n);
+        if constexpr (sizeof(T) == 4) {
+            if (from_stride == 8) return copy_singles<2>(from, to, n);
+            if (from_stride == 12) return copy_singles<3>(from, to, n);
+            if (from_stride == 16) return copy_singles<4>(from, to, n);
+        }
 #endif
         if (from_stride == -int64_t(sizeof(T))) return copy_every<T, -1>(from, (T *)to, n);
         if (from_stride == 2 * sizeof(T)) return copy_every<T, 2>(from, (T *)to, n);

@@ -7,7 +7,8 @@
 # lie side by side, pixels in lanes would be two transpositions for a product of matrices as they lie; and under few
 # taps, packing many channels takes longer than the products of empty lanes.
 cdef enum:
-    LANE_PIXELS = 1792        # of a tile
+    LANE_PIXELS = 1792        # of a tile; where the block that its taps reach is too large, as few as
+    LANE_LEAST_PIXELS = 448
     LANE_SUMS = 1 << 15       # elements, or about, of all phases
     LANE_ROWS = 128           # of sums, all phases together
     LANE_POSITIONS = 4096     # of a packed block, at most; or more of them, of few channels:
@@ -66,10 +67,20 @@ cdef int64_t lane_positions(const SampleGeometry *sample) noexcept nogil:
 
 
 cdef void cut_input_pixels(const SampleGeometry *sample, Tiling *tiling) noexcept nogil:
-    """Make tiles of one sample whose sums, of all phases, stay in the cache."""
+    """Make tiles of one sample whose sums, of all phases, stay in the cache, and if they can so does the block that
+    their taps reach."""
     cdef int64_t grid[3]
+    cdef int64_t pixels = min(<int64_t>LANE_PIXELS, LANE_SUMS // (phase_count(sample) * pixels_rows(sample)))
     phase_grid(sample, grid)
-    tile_grid(grid, min(<int64_t>LANE_PIXELS, LANE_SUMS // (phase_count(sample) * pixels_rows(sample))), tiling)
+    tile_grid(grid, pixels, tiling)
+    while pixels >= 2 * LANE_LEAST_PIXELS and not block_fits(sample, tiling):
+        pixels //= 2
+        tile_grid(grid, pixels, tiling)
+
+
+cdef bint block_fits(const SampleGeometry *sample, const Tiling *tiling) noexcept nogil:
+    """Say whether the packed block of a tile is small enough."""
+    return halo_positions(sample, tiling.extent, LANE_MAX_POSITIONS) <= lane_positions(sample)
 
 
 cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -83,7 +94,7 @@ cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) n
         why[0] = b"no input pixels, or phases of the stride by input channels are too many rows"
         return False
     cut_input_pixels(sample, &tiling)
-    if halo_positions(sample, tiling.extent, LANE_MAX_POSITIONS) > lane_positions(sample):
+    if not block_fits(sample, &tiling):
         why[0] = b"the block that the taps of a tile reach is too large"
         return False
     if gaps_fill_lanes(sample, &tiling, 0.4) \
@@ -99,9 +110,8 @@ cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) n
     return True
 
 
-cdef bint gaps_fill_lanes(const SampleGeometry *sample, const Tiling *tiling, double cost) noexcept nogil:
-    """Say whether vectors of positions, those between the rows of a tile, too, take longer to multiply than vectors of
-    channels, many of which are empty; cost: of one of positions, in those of channels."""
+cdef double lanes_multiplied(const SampleGeometry *sample, const Tiling *tiling) noexcept nogil:
+    """Count the positions of all tiles that are multiplied, those between the rows of a tile, too."""
     cdef int64_t grid[3]
     cdef const int64_t *extent = &tiling.extent[0]
     cdef double positions
@@ -110,7 +120,13 @@ cdef bint gaps_fill_lanes(const SampleGeometry *sample, const Tiling *tiling, do
     phase_grid(sample, grid)
     positions = (<double>(extent[0] - 1) * (extent[1] + halo.extra[1]) + extent[1] - 1) \
         * (extent[2] + halo.extra[2]) + extent[2]
-    positions *= count_tiles(tiling, 1, grid) * phase_count(sample)
+    return positions * count_tiles(tiling, 1, grid) * phase_count(sample)
+
+
+cdef bint gaps_fill_lanes(const SampleGeometry *sample, const Tiling *tiling, double cost) noexcept nogil:
+    """Say whether vectors of positions take longer to multiply than vectors of channels, many of which are empty; cost:
+    of one of positions, in those of channels."""
+    cdef double positions = lanes_multiplied(sample, tiling)
     return positions > 1.5 * sample.pixels_in \
         and cost * positions * pixels_rows(sample) > <double>sample.pixels_in * round_up(sample.cin, sample.lanes)
 

@@ -131,21 +131,34 @@ cdef double col2im_time(const TapCounts *n) noexcept nogil:
     return time + n.lines * (3 * n.rows + (3.5 if n.phases == 1 else 8) * n.pixels) if n.pixels > 1 else time
 
 
+cdef double lanes_of_pixels_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
+    """Estimate grad_input:pixels, but for its weights."""
+    cdef Tiling tiling
+    cdef int64_t grid[3]
+    cdef double product, gaps, packed
+    if pairs_in_lanes(sample):
+        product = 0.24
+    else:  # Of one channel each load of pixels is for one multiply-add.
+        product = 0.95 if sample.cin == 1 and sample.cout <= STENCIL_OUTPUTS else 0.42
+    cut_input_pixels(sample, &tiling)
+    phase_grid(sample, grid)
+    gaps = max(0.0, lanes_multiplied(sample, &tiling) / sample.pixels_in - 1)
+    packed = max(n.reached * n.pixels,
+                 <double>count_tiles(&tiling, 1, grid) * halo_positions(sample, tiling.extent, LANE_MAX_POSITIONS))
+    return n.products * (1 + 0.5 * gaps) * n.cin / sample.lanes * n.cout * product + packed * n.cout * 0.11 + n.image * 18 \
+        + n.pieces * n.cin * 7 + n.phases * n.vectors * 8 + 200
+
+
 cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
     """Estimate the first of grad_input's other algorithms that accepts."""
     cdef const char *why
     cdef double weights = sample.taps * n.cout * n.vectors / WEIGHT_SAMPLES * (2 if sample.forward else 1)
-    cdef double packed = n.reached * n.pixels * n.cout, products = min(n.products, n.pixels * n.taps), rows = 0, product
+    cdef double packed = n.reached * n.pixels * n.cout, products = min(n.products, n.pixels * n.taps), rows = 0
     if accepts_input_amx(sample, &why) or accepts_input_amx_fused(sample, &why):
         return n.products * n.vectors * n.cout * 0.065 + packed * 0.15 + n.image * 14 + n.pieces * n.cin * 9 \
             + n.phases * n.vectors * 45 + weights * 8 + 1200
     if accepts_input_pixels(sample, &why):
-        if pairs_in_lanes(sample):
-            product = 0.24
-        else:  # Of one channel each load of pixels is for one multiply-add.
-            product = 0.95 if sample.cin == 1 and sample.cout <= STENCIL_OUTPUTS else 0.42
-        return n.products * n.cin / sample.lanes * n.cout * product \
-            + packed * 0.11 + n.image * 18 + n.pieces * n.cin * 7 + n.phases * n.vectors * 8 + weights * 52 + 200
+        return lanes_of_pixels_time(sample, n) + weights * 52
     if accepts_input_gemm(sample, &why):
         return n.products * left_products(sample) * n.vectors * n.cout * (0.11 if bfloat16_dot2(sample) else 0.22) \
             + packed * 0.2 + n.image * 17 + n.pieces * n.cin * 9 + n.phases * n.vectors * 70 + weights * 12
