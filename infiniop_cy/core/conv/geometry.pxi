@@ -121,6 +121,12 @@ cdef void join_samples(const int64_t *size, int64_t batch, int64_t samples, Tili
     tiling.samples = max(<int64_t>1, min(batch, samples))
 
 
+cdef void join_evenly(const int64_t *size, int64_t batch, int64_t samples, Tiling *tiling) noexcept nogil:
+    """Do so with about as many in each tile."""
+    join_samples(size, batch, samples, tiling)
+    tiling.samples = ceil_div(batch, ceil_div(batch, tiling.samples)) if batch else 1
+
+
 cdef int64_t count_tiles(const Tiling *tiling, int64_t batch, const int64_t *size) noexcept nogil:
     """Count the tiles of (batch, size) pixels."""
     return ceil_div(batch, tiling.samples) * ceil_div(size[0], tiling.extent[0]) * ceil_div(size[1], tiling.extent[1]) \
@@ -341,8 +347,8 @@ cdef int64_t tile_phases(const ConvProblem *problem, int64_t pixels, int64_t lim
     cdef int64_t grid[3]
     phase_grid(sample, grid)
     tile_grid(grid, pixels, tiling)
-    join_samples(grid, problem.batch, min(pixels // tiling_pixels(tiling),
-                                          limit // halo_positions(sample, tiling.extent, limit)), tiling)
+    join_evenly(grid, problem.batch, min(pixels // tiling_pixels(tiling),
+                                         limit // halo_positions(sample, tiling.extent, limit)), tiling)
     return count_tiles(tiling, problem.batch, grid)
 
 

@@ -76,7 +76,8 @@ cdef bint packs_slowly(const ConvProblem *problem, bint vnni) noexcept nogil:
 
 cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                            Blocking *blocking) noexcept nogil:
-    """Make the tiles smaller, then the tasks narrower, while there are too few tasks for the threads."""
+    """Make the tiles smaller, then the tasks narrower, while there are too few tasks for the threads; tiles smaller
+    still, if some thread would have none."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef InputTiles *own = <InputTiles *>blocking.own
     cdef int64_t positions, wanted, pixels = input_gemm_pixels(sample, order.channels, &own.tiling, &positions)
@@ -96,6 +97,9 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
     wanted = (2 if packs_slowly(problem, own.weights.ci.vnni) else 4) * threads
     while threads > 1 and own.task_panels > 1 and input_tile_tasks(problem, own) < wanted:
         own.task_panels = ceil_div(own.task_panels, 2)
+    while pixels >= 2 * LEAST_TILE_PIXELS and input_tile_tasks(problem, own) < threads:
+        pixels //= 2
+        tile_phases(problem, pixels, joined_gemm_positions(sample), &own.tiling)
     positions = halo_positions(sample, own.tiling.extent, most_gemm_positions(sample))
     if own.together > 1:
         own.pitch = round_up(own.together * sample.cout, sample.lanes)

@@ -9,6 +9,7 @@
 cdef enum:
     LANE_PIXELS = 1792        # of a tile; where the block that its taps reach is too large, as few as
     LANE_LEAST_PIXELS = 448
+    LANE_FEWEST_PIXELS = 112  # where threads have no task
     LANE_SUMS = 1 << 15       # elements, or about, of all phases
     LANE_ROWS = 128           # of sums, all phases together
     LANE_POSITIONS = 4096     # of a packed block, at most; or more of them, of few channels:
@@ -66,9 +67,9 @@ cdef int64_t lane_positions(const SampleGeometry *sample) noexcept nogil:
         order.channels, phase_count(sample) * pixels_rows(sample))))
 
 
-cdef void cut_input_pixels(const SampleGeometry *sample, Tiling *tiling) noexcept nogil:
+cdef int64_t cut_input_pixels(const SampleGeometry *sample, Tiling *tiling) noexcept nogil:
     """Make tiles of one sample whose sums, of all phases, stay in the cache, and if they can so does the block that
-    their taps reach."""
+    their taps reach; return the most pixels of a tile."""
     cdef int64_t grid[3]
     cdef int64_t pixels = min(<int64_t>LANE_PIXELS, LANE_SUMS // (phase_count(sample) * pixels_rows(sample)))
     phase_grid(sample, grid)
@@ -76,6 +77,7 @@ cdef void cut_input_pixels(const SampleGeometry *sample, Tiling *tiling) noexcep
     while pixels >= 2 * LANE_LEAST_PIXELS and not block_fits(sample, tiling):
         pixels //= 2
         tile_grid(grid, pixels, tiling)
+    return pixels
 
 
 cdef bint block_fits(const SampleGeometry *sample, const Tiling *tiling) noexcept nogil:
@@ -172,14 +174,31 @@ cdef bint computes_by_gemm(const Blocking *blocking) noexcept nogil:
     return (<const InputPixels *>blocking.own).gemm.weights.ci.columns > 0
 
 
+cdef void join_lane_samples(const ConvProblem *problem, const SumOrder *order, int threads,
+                            InputPixels *own) noexcept nogil:
+    """Join small samples in one tile, but not so many that threads have few tasks; count the tiles."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t positions = halo_positions(sample, own.tiling.extent, LANE_MAX_POSITIONS)
+    cdef int64_t sums = phase_count(sample) * pixels_rows(sample) * tiling_pixels(&own.tiling), most
+    cdef int64_t grid[3]
+    phase_grid(sample, grid)
+    most = min(LANE_POSITIONS // positions, LANE_SUMS // sums)
+    most = min(most, LANE_MOST_ELEMENTS // (positions * max(<int64_t>1, order.channels)))
+    if threads > 1:
+        most = min(most, problem.batch * sample.groups // (2 * threads))
+    join_evenly(grid, problem.batch, most, &own.tiling)
+    own.tiles = count_tiles(&own.tiling, problem.batch, grid)
+
+
 cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                              Blocking *blocking) noexcept nogil:
-    """Make a micro-panel of the rows of a register tile, and join small samples in one tile."""
+    """Make a micro-panel of the rows of a register tile, and join small samples in one tile, or make tiles smaller
+    while there are too few for the threads."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef InputPixels *own = <InputPixels *>blocking.own
     cdef const RegisterTile *tile = pixels_tile(sample)
     cdef int64_t grid[3]
-    cdef int64_t positions, pixels, most, width = tile.vectors * sample.lanes
+    cdef int64_t pixels, width = tile.vectors * sample.lanes
     cdef Scratch *local = &blocking.local
     if suits_gemm(problem):
         block_input_gemm(problem, order, gradients, threads, blocking)
@@ -188,13 +207,13 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
     own.weights.ci.vnni = pairs_in_lanes(sample)
     own.weights.channels, own.weights.ready = order.channels, 0
     phase_grid(sample, grid)
-    cut_input_pixels(sample, &own.tiling)
-    positions, pixels = halo_positions(sample, own.tiling.extent, LANE_MAX_POSITIONS), tiling_pixels(&own.tiling)
-    most = min(LANE_POSITIONS // positions, LANE_SUMS // (phase_count(sample) * pixels_rows(sample) * pixels))
-    most = min(most, LANE_MOST_ELEMENTS // (positions * max(<int64_t>1, order.channels)))
-    join_samples(grid, problem.batch, most, &own.tiling)
-    own.tiles = count_tiles(&own.tiling, problem.batch, grid)
-    own.plane = odd_lines(own.tiling.samples * positions)
+    pixels = cut_input_pixels(sample, &own.tiling)
+    join_lane_samples(problem, order, threads, own)
+    while threads > 1 and own.tiles * sample.groups < threads and pixels > LANE_FEWEST_PIXELS:
+        pixels //= 2
+        tile_grid(grid, pixels, &own.tiling)
+        join_lane_samples(problem, order, threads, own)
+    own.plane = odd_lines(own.tiling.samples * halo_positions(sample, own.tiling.extent, LANE_MAX_POSITIONS))
     own.pitch = own.plane + width
     own.together = groups_together(problem, order, threads, own)
     book_weights(problem, &own.weights, LANE_WEIGHTS, LANE_STAGED_WEIGHTS, blocking)

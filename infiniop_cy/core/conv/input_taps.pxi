@@ -13,17 +13,26 @@ cdef void order_input_taps(const SampleGeometry *sample, SumOrder *order) noexce
     order.channels, order.taps = even_channels(sample.cout, TAP_CHANNELS), 1
 
 
+cdef void tile_pixels(const ConvProblem *problem, int64_t pixels, Tiling *tiling) noexcept nogil:
+    """Make tiles of at most so many pixels, of several samples where these are small."""
+    cdef int64_t grid[3]
+    phase_grid(&problem.sample, grid)
+    tile_grid(grid, pixels, tiling)
+    join_evenly(grid, problem.batch, pixels // tiling_pixels(tiling), tiling)
+
+
 cdef void block_input_taps(const ConvProblem *problem, const SumOrder *order, int gradients, int threads,
                            Blocking *blocking) noexcept nogil:
-    """Join small samples in one tile, and make tasks narrower while they are too few for the threads."""
+    """Make tasks narrower, then tiles smaller, while there are too few for the threads."""
     cdef InputTiles *own = <InputTiles *>blocking.own
-    cdef int64_t grid[3]
+    cdef int64_t pixels = MIN_TILE_PIXELS
     block_input_columns(&problem.sample, order, own)
-    phase_grid(&problem.sample, grid)
-    tile_grid(grid, MIN_TILE_PIXELS, &own.tiling)
-    join_samples(grid, problem.batch, MIN_TILE_PIXELS // tiling_pixels(&own.tiling), &own.tiling)
+    tile_pixels(problem, pixels, &own.tiling)
     while threads > 1 and own.task_panels > 1 and input_tile_tasks(problem, own) < 4 * threads:
         own.task_panels = ceil_div(own.task_panels, 2)
+    while pixels >= 2 * LEAST_TILE_PIXELS and input_tile_tasks(problem, own) < threads:
+        pixels //= 2
+        tile_pixels(problem, pixels, &own.tiling)
     book_input_tiles(problem, order, tiling_pixels(&own.tiling) + 1, own, blocking)
 
 

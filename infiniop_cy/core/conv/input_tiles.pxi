@@ -1,7 +1,8 @@
 # What the two algorithms share whose register tiles of grad_input have pixels as rows and ci as columns, and whose
 # steps go through the output channels of packed blocks: a task's tile, its sums and its scratch.
 cdef enum:
-    MIN_TILE_PIXELS = 224   # fewer would pack too much of a tile's edge twice
+    MIN_TILE_PIXELS = 224   # fewer would pack too much of a tile's edge twice, but where threads have no task;
+    LEAST_TILE_PIXELS = 56
     GROUPS_BYTES = 128      # of a pixel's groups in one block, at most, where they share cache lines; where vectors
     NARROW_GROUPS = 1024    # are narrow, these, also where a group fills at most two lines,
     NARROW_GROUP = 128      # which would each be fetched with their neighbours (1.1 to 1.6 times as fast on Zen 3)

@@ -15,6 +15,7 @@ cdef enum:
     OUTPUT_DOT_ELEMENTS = 1 << 16   # of a task's gathered windows, but for one panel of one
     OUTPUT_DOT_ROWS = 256           # output channels of a task, at most
     OUTPUT_DOT_TASKS = 4            # of a thread, or more
+    OUTPUT_DOT_GATHERING = 128      # output channels whose products with a line of one tap take as long as gathering it
 
     # pieces of a thread's scratch
     OUTPUT_DOT_GATHERED = 0
@@ -170,7 +171,7 @@ cdef void block_output_dot(const ConvProblem *problem, const SumOrder *order, in
     cdef const SampleGeometry *sample = &problem.sample
     cdef OutputDot *own = <OutputDot *>blocking.own
     cdef int64_t lines = panel_lines(sample), panels = ceil_div(sample.cout * lines_of_channel(sample), lines), least
-    cdef int64_t samples
+    cdef int64_t samples, fewest = max(<int64_t>2 * DOT_ROWS, OUTPUT_DOT_GATHERING // sample.axis[2].kernel)
     blocking.samples = samples_to_copy(problem, threads)
     samples = blocking.samples if blocking.samples else problem.batch
     own.terms, own.padded = lines * sample.axis[2].kernel, meets_padding(sample)
@@ -183,7 +184,7 @@ cdef void block_output_dot(const ConvProblem *problem, const SumOrder *order, in
         own.windows = windows_of_task(sample, samples, least)
     own.rows = max(<int64_t>1, min(sample.cin, <int64_t>OUTPUT_DOT_ROWS))
     while threads > 1 and output_dot_tasks(sample, samples, own) < OUTPUT_DOT_TASKS * threads:
-        if own.rows > 2 * DOT_ROWS:
+        if own.rows > fewest:
             own.rows = round_up(ceil_div(own.rows, 2), DOT_ROWS)
         elif own.windows > DOT_ROWS:
             own.windows = ceil_div(own.windows, 2)

@@ -5,11 +5,12 @@
 # chosen where there is no AMX computes the others. As float32 is both storage and compute type, a batch may be cut
 # there as anywhere.
 cdef enum:
-    CONV_WORK = 1 << 21    # multiplications per gradient and thread; about 0.05 ms
+    CONV_WORK = 1 << 20    # multiplications per gradient and thread; about 0.02 ms
     CONV_MOST_WORK = 500   # multiplications in a nanosecond, at most
     CONV_MIN_WORK = 64
     CONV_WEIGHT_WORK = 8   # moving a weight takes as long as so many multiplications,
     CONV_PIXEL_WORK = 16   # and an element of an image that is read, about
+    CONV_LINE_PIXELS = 16  # of a cache line
     MAX_STEPS = 4
 
 
@@ -123,17 +124,22 @@ cdef int choose_algorithm(const SampleGeometry *sample, const char *forced, int 
 # ---- planning
 
 cdef int64_t conv_work(const ConvProblem *problem) noexcept nogil:
-    """Count the multiplications of one gradient. An output element of few counts as CONV_MIN_WORK: moving it takes that
-    long. Where weights or the image are more than the products, moving them counts."""
+    """Count the multiplications of one gradient, and what moving elements takes in those: an output element of few
+    counts as CONV_MIN_WORK, a weight as CONV_WEIGHT_WORK, and an element of the image as CONV_PIXEL_WORK, of no more
+    cache lines than taps meet. Those of groups of one channel go by whole vectors, and count half."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t work = problem.batch * sample.pixels_out  # fits: it counts elements of one channel
-    cdef int64_t each, weights, image
+    cdef int64_t each, weights, image, cheap = 2 if sample.cin == 1 and sample.groups > 1 else 1
+    if mul_overflows(work, sample.taps, &image) or mul_overflows(image, CONV_LINE_PIXELS, &image):
+        image = INT64_MAX
+    image = min(image, problem.batch * sample.pixels_in // cheap)
     if mul_overflows(sample.cin, sample.taps, &each) or mul_overflows(work, sample.groups * sample.cout, &work) \
             or mul_overflows(each, CONV_WEIGHT_WORK * sample.groups * sample.cout, &weights) \
-            or mul_overflows(problem.batch * sample.pixels_in, CONV_PIXEL_WORK * sample.groups * sample.cin, &image) \
-            or mul_overflows(work, max(<int64_t>CONV_MIN_WORK, each), &work):
+            or mul_overflows(image, CONV_PIXEL_WORK * sample.groups * sample.cin, &image) \
+            or mul_overflows(work, max(<int64_t>CONV_MIN_WORK // cheap, each), &work) \
+            or add_overflows(work, weights, &work) or add_overflows(work, image, &work):
         return INT64_MAX
-    return max(max(work, weights), image)
+    return work
 
 
 cdef void set_instruction_set(SampleGeometry *sample) noexcept nogil:
