@@ -2,7 +2,8 @@
 # or, of one tap and few pixels, where they lie.
 # [group][micro-panel of ci][block of co][packed tap][co][ci], or pairs of co.
 cdef enum:
-    STAGED_TAPS = 64        # taps converted and transposed together
+    STAGED_TAPS = 64        # taps converted and transposed together; those of several co that follow each other,
+    JOINED_TAPS = 256       # at most
     WEIGHT_COLUMNS = 256    # ci of a task, or about
     PANEL_DEPTH = 1024      # steps of a panel, at most: 256 kB of 64 floats, read once for every register tile
     PANEL_CHANNELS = 64     # output channels of a panel with several taps
@@ -223,19 +224,24 @@ cdef bint stage_rows(const ConvProblem *problem, const char *source, int64_t cha
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
     cdef TransposeKernel transpose = transpose_to_compute(sample)
-    cdef int64_t row = columns * sample.item, tap, co
-    cdef int64_t place[STAGED_TAPS]
+    cdef int64_t row = columns * sample.item, tap, co = 0, some = 1, i
+    cdef int64_t place[JOINED_TAPS]
     cdef bint of_taps = sample.dtype == sample.compute and 1 < sample.taps <= STAGED_TAPS and taps_in_line(sample, w)
     if sample.folded > 1 or not (of_taps or w.n == itemsize_of(sample.dtype)):
         return False
     if channels < columns:
         memset(to, 0, sample.taps * count * row)
     if of_taps:
+        if w.n == sample.taps * sample.item:
+            some = min(count, JOINED_TAPS // sample.taps)
         for tap in range(sample.taps):
             place[tap] = packed_tap(sample, tap) * count * row
-        for co in range(count):
-            kernels.transpose_to[sample.compute](source + co * w.n, w.channel, to + co * row, place, sample.taps,
-                                                 channels)
+        for i in range(sample.taps, some * sample.taps):
+            place[i] = place[i - sample.taps] + row
+        while co < count:
+            kernels.transpose_to[sample.compute](source + co * w.n, w.channel, to + co * row, place,
+                                                 min(some, count - co) * sample.taps, channels)
+            co += some
         return True
     for tap in range(sample.taps):
         transpose(source + tap_offset(sample, w, tap), w.channel, to + packed_tap(sample, tap) * count * row, row,
