@@ -1,4 +1,5 @@
 """iop.conv: what conv_backward differentiates, by every algorithm that accepts a geometry."""
+import re
 from itertools import pairwise, product
 from math import prod
 
@@ -8,6 +9,7 @@ import pytest
 from device_mirror import calculate, open_handle
 from test_conv import (
     CUT,
+    FORCE,
     check_same_bits,
     each_case,
     each_dtype,
@@ -164,6 +166,39 @@ def test_chosen_algorithms(name, dtype, rng):
             handle, *describe(out, x, w, b), [p for p, _ in pairs], stride, dilation, groups) as op:
         amx = build_info()["isa"] == "amx" and CHOSEN[name] == "gemm"
         assert f"output: {CHOSEN[name]};" in op.explain() or amx, op.explain()
+
+
+# A small image by itself: columns cannot be cut any more, its pixels can.
+ONE_IMAGE = {"gemm": ConvCase("one-panel", 1, 1, 64, 64, (14, 14), (3, 3), padding=1),
+             "pixels": ConvCase("one-tile", 1, 1, 96, 2, (40, 40), (3, 3), padding=1),
+             "taps": ConvCase("far-panel", 1, 1, 64, 64, (14, 14), (3, 3), padding=6, dilation=6)}
+
+
+def plan_of(case, dtype, rng):
+    """explain() of an output on two threads."""
+    x, w, _ = make_data(case, dtype, rng, bias=False)
+    stride, pairs, dilation, groups = case.geometry
+    tensors = describe(np.empty(case.shapes[0], x.dtype), x, w, None)
+    with iop.Handle("cpu") as handle, iop.threads(2), iop.ConvDescriptor(
+            handle, *tensors, [p for p, _ in pairs], stride, dilation, groups) as op:
+        return op.explain()
+
+
+@for_cpu
+@pytest.mark.parametrize("algorithm", ONE_IMAGE)
+@each_dtype
+def test_every_thread_has_a_task_of_one_small_image(algorithm, dtype, rng, monkeypatch):
+    monkeypatch.setenv(FORCE, f"output:{algorithm}")
+    text = plan_of(ONE_IMAGE[algorithm], dtype, rng)
+    assert "threads: 2" in text
+    assert int(re.search(r"(\d+) tasks", text)[1]) >= 2, text
+
+
+@for_cpu
+def test_pixels_in_lanes_where_taps_reach_far_beyond_a_tile(rng):
+    """Of a smaller tile the block fits the cache."""
+    case = ConvCase("volume", 1, 1, 1, 3, (66, 66, 66), (3, 3, 3), stride=(1, 4, 2), padding=1)
+    assert "output: pixels;" in plan_of(case, "float32", rng)
 
 
 # ---- special values
