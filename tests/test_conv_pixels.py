@@ -220,11 +220,12 @@ def pixels_past_caches(rng):
 
 
 def read_once(rng):
-    """Few channels of many pixels, whose gradients may be computed tile by tile together."""
-    inputs, outputs = sorted(int(n) for n in rng.integers(12, 140, 2))
-    kernel = int(rng.choice([1, 1, 1, 3]))
-    return geometry(int(rng.integers(2, 6)), inputs, outputs, 1, (int(rng.integers(28, 40)), int(rng.integers(28, 40))),
-                    (kernel, kernel), 1, kernel // 2)
+    """Few channels of many pixels, whose gradients may be computed tile by tile together; under some kernels all taps
+    but a row, or one, meet only padding."""
+    inputs, outputs = sorted(int(n) for n in rng.integers(*((12, 140) if rng.integers(2) else (2, 24)), 2))
+    kernel, dilation = int(rng.choice([1, 1, 3])), int(rng.choice([1, 1, 34, 45]))
+    return geometry(int(rng.integers(2, 9)), inputs, outputs, 1, (int(rng.integers(28, 40)), int(rng.integers(28, 40))),
+                    (kernel, kernel), 1, kernel // 2 * dilation, dilation)
 
 
 KINDS = (one_tap, planes, depthwise, many_taps, channels, image, wide, groups_in_lanes, groups_in_lines, edges,

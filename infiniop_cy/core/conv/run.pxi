@@ -261,9 +261,9 @@ cdef void run_steps(Team *team, void *context) noexcept nogil:
     cdef int wanted = wanted_gradients(call.problem), taken = 0, gradients, i
     call.surveyed, call.unfit = False, 0
     memset(call.outside, 0, plan.survey_bytes)
-    if run_both(call, wanted):
-        taken = FOR_ALL
-    for i in range(plan.count):
+    for i in range(plan.count):  # in order: what is done for trimmed taps comes before grad_weight, which writes over it
+        if i == plan.both and run_both(call, wanted):
+            taken = FOR_ALL
         step = &plan.steps[i]
         gradients = step.gradients & wanted & ~taken
         if not gradients or is_empty(call.problem, gradients):
