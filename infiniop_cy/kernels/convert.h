@@ -27,8 +27,8 @@ template <class T> INFINIOP_INLINE void write(char *p, T value) { __builtin_memc
 template <int step> INFINIOP_INLINE void copy_singles(const char *from, char *to, int64_t n) {
     static_assert(step >= 2 && step <= 4, "a vector of them lies in at most four");
     const uint64_t pattern = step == 2 ? 0x55555555u : step == 3 ? 0x249249249249u : 0x1111111111111111u;
-    const __m512i order = _mm512_mullo_epi32(
-        _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), _mm512_set1_epi32(step));
+    const __m512i order = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                                             _mm512_set1_epi32(step));
     for (int64_t i = 0; i < n; i += 16) {
         const uint64_t wanted = pattern & bits_between(0, step * (n - i));
         auto part = [&](int k) {

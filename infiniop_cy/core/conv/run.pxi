@@ -261,7 +261,7 @@ cdef void run_steps(Team *team, void *context) noexcept nogil:
     cdef int wanted = wanted_gradients(call.problem), taken = 0, gradients, i
     call.surveyed, call.unfit = False, 0
     memset(call.outside, 0, plan.survey_bytes)
-    for i in range(plan.count):  # in order: what is done for trimmed taps comes before grad_weight, which writes over it
+    for i in range(plan.count):  # in this order: grad_weight is written after what trimmed taps are filled with
         if i == plan.both and run_both(call, wanted):
             taken = FOR_ALL
         step = &plan.steps[i]

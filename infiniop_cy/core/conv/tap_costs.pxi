@@ -145,8 +145,8 @@ cdef double lanes_of_pixels_time(const SampleGeometry *sample, const TapCounts *
     gaps = max(0.0, lanes_multiplied(sample, &tiling) / sample.pixels_in - 1)
     packed = max(n.reached * n.pixels,
                  <double>count_tiles(&tiling, 1, grid) * halo_positions(sample, tiling.extent, LANE_MAX_POSITIONS))
-    return n.products * (1 + 0.5 * gaps) * n.cin / sample.lanes * n.cout * product + packed * n.cout * 0.11 + n.image * 18 \
-        + n.pieces * n.cin * 7 + n.phases * n.vectors * 8 + 200
+    return n.products * (1 + 0.5 * gaps) * n.cin / sample.lanes * n.cout * product + packed * n.cout * 0.11 \
+        + n.image * 18 + n.pieces * n.cin * 7 + n.phases * n.vectors * 8 + 200
 
 
 cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
