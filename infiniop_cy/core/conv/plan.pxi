@@ -136,10 +136,11 @@ cdef int64_t conv_work(const ConvProblem *problem) noexcept nogil:
     if mul_overflows(sample.cin, sample.taps, &each) or mul_overflows(work, sample.groups * sample.cout, &work) \
             or mul_overflows(each, CONV_WEIGHT_WORK * sample.groups * sample.cout, &weights) \
             or mul_overflows(image, CONV_PIXEL_WORK * sample.groups * sample.cin, &image) \
-            or mul_overflows(work, max(<int64_t>CONV_MIN_WORK // cheap, each), &work) \
-            or add_overflows(work, weights, &work) or add_overflows(work, image, &work):
+            or mul_overflows(work, max(<int64_t>CONV_MIN_WORK // cheap, each), &work):
         return INT64_MAX
-    return work
+    if cheap > 1 and lies_by_channels(problem):  # small ones are done before threads have agreed whose line it is
+        return max(max(work, weights), image)
+    return INT64_MAX if add_overflows(work, weights, &work) or add_overflows(work, image, &work) else work
 
 
 cdef void set_instruction_set(SampleGeometry *sample) noexcept nogil:
