@@ -148,6 +148,16 @@ def test_16_bit_outputs_are_rounded_once(name, dtype, rng):
         assert (abs(got.astype(float) - exact) <= bound).all(), algorithm
 
 
+def plan_of(case, dtype, rng):
+    """explain() of an output on two threads."""
+    x, w, _ = make_data(case, dtype, rng, bias=False)
+    stride, pairs, dilation, groups = case.geometry
+    tensors = describe(np.empty(case.shapes[0], x.dtype), x, w, None)
+    with iop.Handle("cpu") as handle, iop.threads(2), iop.ConvDescriptor(
+            handle, *tensors, [p for p, _ in pairs], stride, dilation, groups) as op:
+        return op.explain()
+
+
 # What explain() says of the output, whatever the instruction set and dtype.
 CHOSEN = {"2d-kernel-is-image": "dot", "padded-windows": "dot", "depthwise-multiplied": "multiplied",
           "depthwise-valid": "depthwise", "tall-image": "gemm"}
@@ -159,29 +169,15 @@ CHOSEN = {"2d-kernel-is-image": "dot", "padded-windows": "dot", "depthwise-multi
 def test_chosen_algorithms(name, dtype, rng):
     if CHOSEN[name] == "dot" and (build_info()["isa"], dtype) == ("generic", "float64"):
         pytest.skip("vectors of two are not to be filled")
-    x, w, b = make_data(CONV_CASES[name], dtype, rng, bias=False)
-    stride, pairs, dilation, groups = CONV_CASES[name].geometry
-    out = np.empty(CONV_CASES[name].shapes[0], x.dtype)
-    with open_handle() as handle, iop.ConvDescriptor(
-            handle, *describe(out, x, w, b), [p for p, _ in pairs], stride, dilation, groups) as op:
-        amx = build_info()["isa"] == "amx" and CHOSEN[name] == "gemm"
-        assert f"output: {CHOSEN[name]};" in op.explain() or amx, op.explain()
+    text = plan_of(CONV_CASES[name], dtype, rng)
+    amx = build_info()["isa"] == "amx" and CHOSEN[name] == "gemm"
+    assert f"output: {CHOSEN[name]};" in text or amx, text
 
 
 # A small image by itself: columns cannot be cut any more, its pixels can.
 ONE_IMAGE = {"gemm": ConvCase("one-panel", 1, 1, 64, 64, (14, 14), (3, 3), padding=1),
              "pixels": ConvCase("one-tile", 1, 1, 96, 2, (40, 40), (3, 3), padding=1),
              "taps": ConvCase("far-panel", 1, 1, 64, 64, (14, 14), (3, 3), padding=6, dilation=6)}
-
-
-def plan_of(case, dtype, rng):
-    """explain() of an output on two threads."""
-    x, w, _ = make_data(case, dtype, rng, bias=False)
-    stride, pairs, dilation, groups = case.geometry
-    tensors = describe(np.empty(case.shapes[0], x.dtype), x, w, None)
-    with iop.Handle("cpu") as handle, iop.threads(2), iop.ConvDescriptor(
-            handle, *tensors, [p for p, _ in pairs], stride, dilation, groups) as op:
-        return op.explain()
 
 
 @for_cpu
