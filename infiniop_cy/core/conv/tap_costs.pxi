@@ -243,7 +243,7 @@ cdef double windows_time(const SampleGeometry *sample) noexcept nogil:
         line = 9 + 0.55 * taps
     else:
         line += 1.7 * taps / sample.lanes
-    return windows * (sample.cin * (0.5 * vectors + 5 * panels) + lines * (line + 14 / follow)) \
+    return windows * (sample.cin * (0.5 * vectors + 5 * panels) + lines * (line + 9 / follow)) \
         + sample.cin * terms * 0.04 / WEIGHT_SAMPLES + 200
 
 
