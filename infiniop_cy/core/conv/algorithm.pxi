@@ -48,6 +48,7 @@ ctypedef struct Blocking:
     int64_t others_bytes   # told: a thread's scratch, of other algorithms of this plan
     int64_t prepares       # units of what all tasks share, done before them
     int64_t tasks
+    int64_t tasks_at_once  # that one thread takes, since they write to the same cache lines; 0: as suits
     int64_t samples        # that one pass of all units computes, if not 0; else all
     bint in_order          # whether grad_input's tasks, or grad_weight's prepares (of tiles), go through the batch once
     Scratch shared         # memory that prepare fills and tasks read

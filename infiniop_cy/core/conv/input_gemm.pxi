@@ -106,7 +106,7 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
     elif packs_folded_lines(problem, order, own.weights.ci.vnni):
         own.lines, own.pitch = True, folded_step(sample)
         positions = positions // own.tiling.extent[2] * (own.tiling.extent[2] + folded_tail(sample))
-    book_input_tiles(problem, order, own.tiling.samples * positions, own, blocking)
+    book_input_tiles(problem, order, own.tiling.samples * positions, threads, own, blocking)
 
 
 cdef void plan_input_prefetch(const ConvRun *run, const InputTile *t, const Halo *halo, const Box *block, int64_t co,

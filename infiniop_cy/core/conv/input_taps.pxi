@@ -33,7 +33,7 @@ cdef void block_input_taps(const ConvProblem *problem, const SumOrder *order, in
     while pixels >= 2 * LEAST_TILE_PIXELS and input_tile_tasks(problem, own) < threads:
         pixels //= 2
         tile_pixels(problem, pixels, &own.tiling)
-    book_input_tiles(problem, order, tiling_pixels(&own.tiling) + 1, own, blocking)
+    book_input_tiles(problem, order, tiling_pixels(&own.tiling) + 1, threads, own, blocking)
 
 
 cdef bint part_that_meets(const SampleGeometry *sample, const Box *tile, const int64_t *output, const int64_t *k,

@@ -27,6 +27,7 @@ ctypedef struct InputTiles:
     int64_t task_panels   # micro-panels of a task
     Tiling tiling         # of the pixels of a phase
     int64_t tiles         # of the largest phase
+    bint by_tile          # the tasks of all phases of a tile follow each other, and one thread takes them
     bint ordered          # pixels are put in another order (input_order.pxi)
     int64_t together      # groups of a task, packed as one block
     int64_t pitch         # elements from position to position of a block
@@ -83,8 +84,18 @@ cdef int64_t input_tile_tasks(const ConvProblem *problem, InputTiles *own) noexc
         * phase_count(&problem.sample) * own.tiles
 
 
-cdef void book_input_tiles(const ConvProblem *problem, const SumOrder *order, int64_t positions, InputTiles *own,
-                           Blocking *blocking) noexcept nogil:
+cdef void block_phases(const SampleGeometry *sample, int threads, InputTiles *own, Blocking *blocking) noexcept nogil:
+    """Give all phases of a tile to one thread, where there are tiles enough: they read the same grad_output, and where
+    they write to the same cache lines, two threads at once would wait for each other."""
+    cdef int64_t parts = ceil_div(own.weights.ci.count, own.task_panels) if panels_alternate(own) else 1
+    cdef int64_t at_once = phase_count(sample) * parts
+    own.by_tile = phase_count(sample) > 1 and blocking.tasks >= 4 * threads * at_once
+    if own.by_tile:
+        blocking.tasks_at_once = at_once
+
+
+cdef void book_input_tiles(const ConvProblem *problem, const SumOrder *order, int64_t positions, int threads,
+                           InputTiles *own, Blocking *blocking) noexcept nogil:
     """Make room for blocks of at most so many positions, own.pitch elements apart."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t pixels = tiling_pixels(&own.tiling)
@@ -102,6 +113,7 @@ cdef void book_input_tiles(const ConvProblem *problem, const SumOrder *order, in
         book(local, INPUT_ORDER, pixels, sizeof(int64_t))
         book(local, INPUT_SAVED, SAVED_PIXELS * own.task_panels * own.weights.ci.columns, sample.item)
     blocking.tasks = input_tile_tasks(problem, own)
+    block_phases(sample, threads, own, blocking)
     blocking.in_order = phase_count(sample) == 1 \
         and (sample.groups == 1 or groups_alternate(problem)) \
         and (own.weights.ci.count <= own.task_panels or panels_alternate(own))
@@ -144,8 +156,8 @@ cdef int64_t group_of_task(const ConvProblem *problem, int64_t tasks, int64_t *n
 
 
 cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, InputTile *t) noexcept nogil:
-    """Begin task number (groups, micro-panels, phase, tile), or (groups, phase, tile, micro-panels); return False where
-    the phase has no such tile."""
+    """Begin task number (groups, micro-panels, phase, tile), or (groups, phase, tile, micro-panels), with phases and
+    tiles the other way round if by_tile; return False where the phase has no such tile."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef int64_t phases = phase_count(sample), parts = ceil_div(own.weights.ci.count, own.task_panels)
@@ -155,10 +167,10 @@ cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, In
     cdef int d
     if not panels_alternate(own):
         outer, part = number % (phases * own.tiles), number // (phases * own.tiles)
-    make_phase(sample, outer // own.tiles, &t.phase)
+    t.number = outer // phases if own.by_tile else outer % own.tiles
+    make_phase(sample, outer % phases if own.by_tile else outer // own.tiles, &t.phase)
     for d in range(3):
         size[d] = t.phase.axis[d].size
-    t.number = outer % own.tiles
     if not nth_tile(&own.tiling, run.problem.batch, size, t.number, &t.tile):
         return False
     t.panel_from = part * own.task_panels

@@ -76,6 +76,8 @@ cdef bint run_units(const ConvCall *call, const ConvRun *run, const ConvAlgorith
     work.units, work.context, work.interrupt = run_some_units, &units, call.interrupt
     work.count = run.blocking.prepares if prepare else run.blocking.tasks
     work.step = max(<int64_t>1, min(<int64_t>4, work.count // (8 * call.team.threads)))
+    if not prepare:
+        work.step = max(work.step, run.blocking.tasks_at_once)
     return share_units(call.team, &work, 1)
 
 
