@@ -63,7 +63,7 @@ cdef int col2im_axis(const SampleGeometry *sample) noexcept nogil:
 
 
 cdef int64_t slab_step(const SampleGeometry *sample, const ConvAxis *axis) noexcept nogil:
-    """Return how many pixels of a channel lie between two at which slabs may begin, or all."""
+    """Return how many pixels of a channel the thinnest slab has, or all."""
     return min(axis.stride, axis.size_in) * (sample.pixels_in // axis.size_in)
 
 
@@ -88,21 +88,41 @@ cdef bint accepts_input_col2im(const SampleGeometry *sample, const char **why) n
     return True
 
 
+cdef int axis_of_slabs(const SampleGeometry *sample) noexcept nogil:
+    """Find the axis along which an image whose channels are lines is cut: the first whose thinnest slab has room for
+    all channels, so that no two tasks write to the same lines; the usual one, where there is none."""
+    cdef const ConvAxis *axis
+    cdef int d
+    for d in range(col2im_axis(sample), 3):
+        axis = &sample.axis[d]
+        if slab_step(sample, axis) * sample.cin <= 2 * COL2IM_PLANES and slab_step(sample, axis) < sample.pixels_in \
+                and (col2im_slabs(sample) == 1 or (axis.kernel - 1) * axis.dilation < axis.stride):
+            return d
+    return col2im_axis(sample)
+
+
+cdef int64_t slab_windows(const ConvAxis *axis) noexcept nogil:
+    """Count the pixels of an axis that the first tap of a window may meet, the image being followed by padding."""
+    return ceil_div(axis.size_in + axis.before, axis.stride)
+
+
+cdef int64_t slab_begin(const ConvAxis *axis, int64_t slabs, int64_t number) noexcept nogil:
+    """Find the pixel at which a slab begins: where a window of the first tap does, unless there are more slabs."""
+    cdef int64_t windows = slab_windows(axis)
+    if number == 0 or number == slabs:
+        return axis.size_in if number else 0
+    if slabs > windows:
+        return number * axis.size_in // slabs
+    return max(<int64_t>0, number * windows // slabs * axis.stride - axis.before)
+
+
 cdef void slab_of(const SampleGeometry *sample, const InputCol2im *own, int64_t number, int64_t *low,
                   int64_t *high) noexcept nogil:
-    """Write the input pixels [low, high) of a slab. Slabs begin where a window of the first tap does."""
-    cdef const ConvAxis *axis = &sample.axis[own.axis]
+    """Write the input pixels [low, high) of a slab."""
     memset(low, 0, 3 * sizeof(int64_t))
     input_size(sample, high)
-    if number:
-        low[own.axis] = slab_begin(axis, number * axis.size_in // own.slabs)
-    if number + 1 < own.slabs:
-        high[own.axis] = slab_begin(axis, (number + 1) * axis.size_in // own.slabs)
-
-
-cdef int64_t slab_begin(const ConvAxis *axis, int64_t pixel) noexcept nogil:
-    """Return the last pixel up to this one where a slab may begin."""
-    return max(<int64_t>0, (pixel + axis.before) // axis.stride * axis.stride - axis.before)
+    low[own.axis] = slab_begin(&sample.axis[own.axis], own.slabs, number)
+    high[own.axis] = slab_begin(&sample.axis[own.axis], own.slabs, number + 1)
 
 
 cdef bint slabs_are_cheap(const SampleGeometry *sample, const InputCol2im *own) noexcept nogil:
@@ -129,16 +149,22 @@ cdef int64_t col2im_tasks(const ConvProblem *problem, InputCol2im *own) noexcept
 
 cdef int64_t slab_plane(const SampleGeometry *sample, const InputCol2im *own) noexcept nogil:
     """Return the most pixels of one channel of a slab."""
-    cdef const ConvAxis *axis = &sample.axis[own.axis]
-    if own.slabs == 1:
-        return max(<int64_t>1, sample.pixels_in)
-    return ceil_div(sample.pixels_in, own.slabs) + slab_step(sample, axis)
+    cdef int64_t low[3]
+    cdef int64_t high[3]
+    cdef int64_t number, most = 0
+    for number in range(own.slabs):
+        slab_of(sample, own, number, low, high)
+        most = max(most, high[own.axis] - low[own.axis])
+    return max(<int64_t>1, most * (sample.pixels_in // max(<int64_t>1, sample.axis[own.axis].size_in)))
 
 
 cdef void cut_slabs(const SampleGeometry *sample, int64_t slabs, InputCol2im *own) noexcept nogil:
     """Cut the image into so many slabs, if that is more than there are and does not cost many products."""
+    cdef const ConvAxis *axis = &sample.axis[own.axis]
     cdef int64_t before = own.slabs
-    own.slabs = max(before, min(slabs, sample.axis[own.axis].size_in))
+    own.slabs = max(before, min(slabs, axis.size_in))
+    if own.slabs > before and not slabs_are_cheap(sample, own):
+        own.slabs = max(before, min(own.slabs - 1, slab_windows(axis)))
     if own.slabs > before and not slabs_are_cheap(sample, own):
         own.slabs = before
 
@@ -161,10 +187,13 @@ cdef void block_input_col2im(const ConvProblem *problem, const SumOrder *order, 
     cdef InputCol2im *own = <InputCol2im *>blocking.own
     cdef Scratch *local = &blocking.local
     cdef int64_t size[3]
-    cdef int64_t least, plane, samples
+    cdef int64_t least, plane, samples, most
     output_size(sample, size)
     own.axis, own.slabs = col2im_axis(sample), col2im_slabs(sample)
     own.channels_last = channels_make_lines(problem, &problem.view[CONV_WEIGHT], &problem.view[CONV_GRAD_INPUT])
+    if own.channels_last:
+        own.axis = axis_of_slabs(sample)
+    most = 2 * COL2IM_PLANES if own.channels_last else COL2IM_PLANES
     least = min(sample.cin, max(ceil_div(64, sample.taps), sample.lanes if own.channels_last else 1))
     one_sample_tiling(order.tile, &own.tiling)
     join_samples(size, problem.batch, CHUNK_ROWS // max(<int64_t>1, tiling_pixels(&own.tiling)), &own.tiling)
@@ -173,15 +202,15 @@ cdef void block_input_col2im(const ConvProblem *problem, const SumOrder *order, 
         cut_slabs(sample, ceil_div(samples * plane * sample.cin, COL2IM_PLANES), own)
     cut_slabs(sample, ceil_div(plane * (sample.cin if own.channels_last else least), COL2IM_PLANES), own)
     plane = slab_plane(sample, own)
-    own.samples = own.tiling.samples = max(<int64_t>1, min(samples, COL2IM_PLANES // (
-        plane * (least if own.channels_last else 1))))
-    own.cis = max(<int64_t>1, min(sample.cin, COL2IM_PLANES // (own.samples * plane)))
-    if own.channels_last and 2 * own.cis > sample.cin:
-        own.cis = sample.cin
+    own.samples = own.tiling.samples = max(<int64_t>1, min(samples, most // (
+        plane * (sample.cin if own.channels_last else 1))))
+    own.cis = max(<int64_t>1, min(sample.cin, most // (own.samples * plane)))
+    if own.channels_last and own.cis < sample.cin:
+        own.cis = round_up(own.cis, sample.lanes)
     least = max(<int64_t>1, min(own.cis, least))
     if threads > 1 and own.channels_last:
         cut_slabs_for_tasks(problem, 4 * threads, own)
-    while threads > 1 and own.cis > least and col2im_tasks(problem, own) < 4 * threads:
+    while threads > 1 and own.cis > least and col2im_tasks(problem, own) < (1 if own.channels_last else 4) * threads:
         own.cis = ceil_div(own.cis, 2)
     if threads > 1:
         cut_slabs_for_tasks(problem, threads, own)
@@ -198,19 +227,24 @@ cdef void block_input_col2im(const ConvProblem *problem, const SumOrder *order, 
 
 
 cdef void begin_col2im(const ConvRun *run, int64_t number, char *scratch, Col2imTask *t) noexcept nogil:
-    """Begin task number (group, block of ci, slab, part of the batch), its sums zero."""
+    """Begin task number (group, block of ci, slab, part of the batch), its sums zero; where channels are lines, number
+    (group, slab, part, block), since all blocks write to the same ones."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputCol2im *own = <const InputCol2im *>run.blocking.own
     cdef int64_t high[3]
+    cdef int64_t tasks = own.parts * own.slabs, block
     cdef int d
+    t.group = number // (tasks * own.blocks)
+    number %= tasks * own.blocks
+    if own.channels_last:
+        block, number = number % own.blocks, number // own.blocks
+    else:
+        block, number = number // tasks, number % tasks
     t.n = number % own.parts * own.samples
     t.samples = max(<int64_t>0, min(own.samples, run.problem.batch - t.n))
-    number //= own.parts
-    slab_of(sample, own, number % own.slabs, t.low, high)
-    number //= own.slabs
-    t.columns.ci_from = number % own.blocks * own.cis
+    slab_of(sample, own, number // own.parts, t.low, high)
+    t.columns.ci_from = block * own.cis
     t.columns.cis = min(own.cis, sample.cin - t.columns.ci_from)
-    t.group = number // own.blocks
     t.plane = 1
     for d in range(3):
         t.extent[d] = max(<int64_t>0, high[d] - t.low[d])
