@@ -209,26 +209,53 @@ cdef bint has_whole_channels(const ConvProblem *problem, const ConvView *w, cons
         and chunk.lines % lines == 0 and chunk.line % lines == 0 and chunk.lines > lines
 
 
+cdef bint offsets_of_taps(const ConvProblem *problem, const ConvView *w, const TapColumns *columns, const Chunk *chunk,
+                          int64_t taps, int64_t cis, int64_t *offset) noexcept nogil:
+    """Write how many bytes each tap of all ci is from an output channel's first weight; return whether the taps follow
+    each other."""
+    cdef Chunk tap_of_line = chunk[0]
+    cdef bint in_line = True
+    cdef int64_t tap
+    for tap in range(taps):
+        tap_of_line.first = chunk.first + tap % chunk.length
+        offset[tap] = line_offset(columns, w, &tap_of_line, chunk.line + tap // chunk.length)
+        in_line = in_line and offset[tap] == offset[0] + tap * cis * w.channel
+    return in_line
+
+
+cdef void move_taps(const ConvProblem *problem, const ConvView *w, const int64_t *offset, bint in_line, int64_t taps,
+                    int64_t cis, char *channel, char *values, bint loading) noexcept nogil:
+    """Move all ci of some taps of an output channel, whose first weight is there, to weights or (loading) back."""
+    cdef int64_t item = problem.sample.item, pieces = 1 if in_line else taps, count = taps * cis // pieces, i
+    for i in range(pieces):
+        if loading:
+            problem.load(channel + offset[i], w.channel, values + i * count * item, item, count)
+        else:
+            problem.save(values + i * count * item, item, channel + offset[i], w.channel, count)
+
+
 cdef void move_channels(const ConvProblem *problem, const ConvView *w, const TapColumns *columns, const Chunk *chunk,
                         int64_t channel, int64_t channels, char *values, bint loading) noexcept nogil:
     """Do what move_columns does tap by tap, ci side by side."""
     cdef const SampleGeometry *sample = &problem.sample
+    cdef int64_t cis = chunk.lines // channel_lines(columns), taps = chunk.columns // cis, co, item = sample.item
+    cdef int64_t offset[CHUNK_COLUMNS]
     cdef char staged[CHUNK_COLUMNS * 8]
-    cdef int64_t cis = chunk.lines // channel_lines(columns), taps = chunk.columns // cis, co, tap, item = sample.item
+    cdef bint in_line = offsets_of_taps(problem, w, columns, chunk, taps, cis, offset)
+    cdef bint in_place = in_line and sample.dtype == sample.compute and of_whole_elements(problem, w)
     cdef char *at
-    cdef Chunk tap_of_line = chunk[0]
+    cdef char *source
     for co in range(channels):
-        if not loading:
-            kernels.transpose[sample.compute](values, taps * item, staged, cis * item, taps, cis)
-        for tap in range(taps):
-            tap_of_line.first = chunk.first + tap % chunk.length
-            at = w.data + (channel + co) * w.n + line_offset(columns, w, &tap_of_line, chunk.line + tap // chunk.length)
-            if loading:
-                problem.load(at, w.channel, staged + tap * cis * item, item, cis)
-            else:
-                problem.save(staged + tap * cis * item, item, at, w.channel, cis)
+        at = w.data + (channel + co) * w.n
+        source = at + offset[0] if in_place else staged
         if loading:
-            kernels.transpose[sample.compute](staged, cis * item, values, taps * item, cis, taps)
+            if not in_place:
+                move_taps(problem, w, offset, in_line, taps, cis, at, staged, True)
+            kernels.transpose[sample.compute](source, cis * item, values, taps * item, cis, taps)
+        else:
+            kernels.transpose[sample.compute](values, taps * item, source, cis * item, taps, cis)
+            if not in_place:
+                move_taps(problem, w, offset, in_line, taps, cis, at, staged, False)
         values += chunk_pitch(sample) * item
 
 

@@ -5,10 +5,9 @@ cdef bint weights_in_line(const SampleGeometry *sample, const ConvView *w) noexc
     return taps_in_line(sample, w) and (sample.cin == 1 or w.channel == sample.taps * itemsize_of(sample.dtype))
 
 
-cdef void move_weights(const ConvProblem *problem, int64_t row_from, int64_t count, char *line, char *weights,
-                       bint loading) noexcept nogil:
-    """Move (ci, tap) [row_from, +count) of one output channel from contiguous values to `weights`, or (loading)
-    back."""
+cdef void move_weight_lines(const ConvProblem *problem, int64_t row_from, int64_t count, char *line, char *weights,
+                            bint loading) noexcept nogil:
+    """Do what move_weights does, line by line of what lies evenly."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
     cdef int64_t stored = itemsize_of(sample.dtype), step = w.space[2], kx = sample.axis[2].kernel, i = 0, n, tap
@@ -35,6 +34,36 @@ cdef void move_weights(const ConvProblem *problem, int64_t row_from, int64_t cou
         else:
             problem.save(line + i * sample.item, sample.item, element, step, n)
         i += n
+
+
+cdef bint transposes_channels(const ConvProblem *problem) noexcept nogil:
+    """Say whether grad_weight has the ci of a tap side by side, those of one tap as far from the other's as everywhere,
+    and what is computed is stored as it is: then a transposition moves [ci][tap] values."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
+    return sample.dtype == sample.compute and sample.taps > 1 and sample.cin > 1 and w.channel == sample.item \
+        and of_whole_elements(problem, w) and taps_lie_evenly(sample, w, tap_offset(sample, w, 1))
+
+
+cdef void move_weights(const ConvProblem *problem, int64_t row_from, int64_t count, char *line, char *weights,
+                       bint loading) noexcept nogil:
+    """Move (ci, tap) [row_from, +count) of one output channel from contiguous values to `weights`, or (loading)
+    back."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
+    cdef int64_t taps = sample.taps, head = 0, cis, item = sample.item, next_tap
+    cdef char *whole
+    if transposes_channels(problem):
+        head = min(count, (taps - row_from % taps) % taps)
+        cis, next_tap = (count - head) // taps, tap_offset(sample, w, 1)
+        whole = weights + (row_from + head) // taps * w.channel
+        if loading:
+            kernels.transpose[sample.compute](whole, next_tap, line + head * item, taps * item, cis, taps)
+        else:
+            kernels.transpose[sample.compute](line + head * item, taps * item, whole, next_tap, taps, cis)
+        move_weight_lines(problem, row_from, head, line, weights, loading)
+        head += cis * taps
+    move_weight_lines(problem, row_from + head, count - head, line + head * item, weights, loading)
 
 
 cdef void move_staged_rows(const ConvProblem *problem, char *sums, int64_t pitch, int64_t rows, char *weights,
