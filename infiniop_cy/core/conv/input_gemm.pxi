@@ -81,7 +81,7 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
     cdef const SampleGeometry *sample = &problem.sample
     cdef InputTiles *own = <InputTiles *>blocking.own
     cdef int64_t positions, wanted, pixels = input_gemm_pixels(sample, order.channels, &own.tiling, &positions)
-    block_input_columns(sample, order, own)
+    block_input_columns(problem, order, own)
     own.ordered = part_in_order(sample, order) < 1
     if own.task_panels == own.weights.ci.count:
         own.together = most_groups_together(problem, order, own.weights.ci.vnni)
@@ -89,15 +89,15 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
         pixels = min(pixels, max(<int64_t>MIN_TILE_PIXELS // 2,
                                  GEMM_BLOCK_ELEMENTS // max(<int64_t>1, own.together * sample.cout)))
     tile_phases(problem, pixels, joined_gemm_positions(sample), &own.tiling)
-    while threads > 1 and pixels > MIN_TILE_PIXELS and input_tile_tasks(problem, own) < 4 * threads:
+    while threads > 1 and pixels > MIN_TILE_PIXELS and input_tile_shares(problem, own) < 4 * threads:
         pixels //= 2
         tile_phases(problem, pixels, joined_gemm_positions(sample), &own.tiling)
-    while threads > 1 and own.together > 1 and input_tile_tasks(problem, own) < 4 * threads:
+    while threads > 1 and own.together > 1 and input_tile_shares(problem, own) < 4 * threads:
         own.together = ceil_div(own.together, 2)
     wanted = (2 if packs_slowly(problem, own.weights.ci.vnni) else 4) * threads
-    while threads > 1 and own.task_panels > 1 and input_tile_tasks(problem, own) < wanted:
+    while threads > 1 and own.task_panels > 1 and input_tile_shares(problem, own) < wanted:
         own.task_panels = ceil_div(own.task_panels, 2)
-    while pixels >= 2 * LEAST_TILE_PIXELS and input_tile_tasks(problem, own) < threads:
+    while pixels >= 2 * LEAST_TILE_PIXELS and input_tile_shares(problem, own) < threads:
         pixels //= 2
         tile_phases(problem, pixels, joined_gemm_positions(sample), &own.tiling)
     positions = halo_positions(sample, own.tiling.extent, most_gemm_positions(sample))

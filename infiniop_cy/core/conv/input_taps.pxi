@@ -26,11 +26,11 @@ cdef void block_input_taps(const ConvProblem *problem, const SumOrder *order, in
     """Make tasks narrower, then tiles smaller, while there are too few for the threads."""
     cdef InputTiles *own = <InputTiles *>blocking.own
     cdef int64_t pixels = MIN_TILE_PIXELS
-    block_input_columns(&problem.sample, order, own)
+    block_input_columns(problem, order, own)
     tile_pixels(problem, pixels, &own.tiling)
-    while threads > 1 and own.task_panels > 1 and input_tile_tasks(problem, own) < 4 * threads:
+    while threads > 1 and own.task_panels > 1 and input_tile_shares(problem, own) < 4 * threads:
         own.task_panels = ceil_div(own.task_panels, 2)
-    while pixels >= 2 * LEAST_TILE_PIXELS and input_tile_tasks(problem, own) < threads:
+    while pixels >= 2 * LEAST_TILE_PIXELS and input_tile_shares(problem, own) < threads:
         pixels //= 2
         tile_pixels(problem, pixels, &own.tiling)
     book_input_tiles(problem, order, tiling_pixels(&own.tiling) + 1, threads, own, blocking)

@@ -27,7 +27,8 @@ ctypedef struct InputTiles:
     int64_t task_panels   # micro-panels of a task
     Tiling tiling         # of the pixels of a phase
     int64_t tiles         # of the largest phase
-    bint by_tile          # the tasks of all phases of a tile follow each other, and one thread takes them
+    int64_t phases        # of a tile, that one thread takes
+    bint by_tile          # the tasks of a tile's phases follow each other
     bint ordered          # pixels are put in another order (input_order.pxi)
     int64_t together      # groups of a task, packed as one block
     int64_t pitch         # elements from position to position of a block
@@ -66,11 +67,12 @@ cdef int64_t most_groups_together(const ConvProblem *problem, const SumOrder *or
     return max(<int64_t>1, min(sample.groups, most // max(<int64_t>1, sample.cout * itemsize_of(sample.dtype))))
 
 
-cdef void block_input_columns(const SampleGeometry *sample, const SumOrder *order, InputTiles *own) noexcept nogil:
+cdef void block_input_columns(const ConvProblem *problem, const SumOrder *order, InputTiles *own) noexcept nogil:
     """Cut the ci into micro-panels, and these into tasks of about WEIGHT_COLUMNS, and give a task one group."""
+    cdef const SampleGeometry *sample = &problem.sample
     cut_columns(sample, sample.cin, bfloat16_dot2(sample), &own.weights.ci)
     own.weights.channels = order.channels
-    own.together, own.lines = 1, False
+    own.together, own.lines, own.phases = 1, False, phases_of_lines(problem)
     own.pitch = block_pitch(sample, order)
     own.task_panels = min(own.weights.ci.count, max(<int64_t>1, WEIGHT_COLUMNS // own.weights.ci.columns))
 
@@ -84,14 +86,26 @@ cdef int64_t input_tile_tasks(const ConvProblem *problem, InputTiles *own) noexc
         * phase_count(&problem.sample) * own.tiles
 
 
-cdef void block_phases(const SampleGeometry *sample, int threads, InputTiles *own, Blocking *blocking) noexcept nogil:
-    """Give all phases of a tile to one thread, where there are tiles enough: they read the same grad_output, and where
-    they write to the same cache lines, two threads at once would wait for each other."""
+cdef int64_t phases_of_lines(const ConvProblem *problem) noexcept nogil:
+    """Count the phases of a tile that write to the same cache lines: two threads at once would wait for each other."""
+    cdef int64_t step = problem.view[CONV_GRAD_INPUT].space[2]
+    return max(<int64_t>1, problem.sample.axis[2].phases) if -CONV_ALIGN < step < CONV_ALIGN else 1
+
+
+cdef int64_t input_tile_shares(const ConvProblem *problem, InputTiles *own) noexcept nogil:
+    """Count what the threads have to share: tasks, or several that one thread takes."""
+    return input_tile_tasks(problem, own) // own.phases
+
+
+cdef void block_phases(const ConvProblem *problem, int threads, InputTiles *own, Blocking *blocking) noexcept nogil:
+    """Give all phases of a tile to one thread, where there are tiles enough, since they read the same grad_output."""
     cdef int64_t parts = ceil_div(own.weights.ci.count, own.task_panels) if panels_alternate(own) else 1
-    cdef int64_t at_once = phase_count(sample) * parts
-    own.by_tile = phase_count(sample) > 1 and blocking.tasks >= 4 * threads * at_once
+    cdef int64_t all_phases = phase_count(&problem.sample)
+    if blocking.tasks >= 4 * threads * all_phases * parts:
+        own.phases = all_phases
+    own.by_tile = own.phases > 1
     if own.by_tile:
-        blocking.tasks_at_once = at_once
+        blocking.tasks_at_once = own.phases * parts
 
 
 cdef void book_input_tiles(const ConvProblem *problem, const SumOrder *order, int64_t positions, int threads,
@@ -113,7 +127,7 @@ cdef void book_input_tiles(const ConvProblem *problem, const SumOrder *order, in
         book(local, INPUT_ORDER, pixels, sizeof(int64_t))
         book(local, INPUT_SAVED, SAVED_PIXELS * own.task_panels * own.weights.ci.columns, sample.item)
     blocking.tasks = input_tile_tasks(problem, own)
-    block_phases(sample, threads, own, blocking)
+    block_phases(problem, threads, own, blocking)
     blocking.in_order = phase_count(sample) == 1 \
         and (sample.groups == 1 or groups_alternate(problem)) \
         and (own.weights.ci.count <= own.task_panels or panels_alternate(own))
