@@ -269,7 +269,7 @@ cdef double classes_time(const SampleGeometry *sample) noexcept nogil:
     """Estimate what packing the input of a strided output takes more than that of others: rows of each class of taps
     apart."""
     cdef int64_t classes = block_classes(sample)
-    return 12.0 * classes * sample.axis[0].size_in * sample.axis[1].size_in * sample.cout if classes > 1 else 0
+    return 6.0 * classes * sample.axis[0].size_in * sample.axis[1].size_in * sample.cout if classes > 1 else 0
 
 
 cdef bint windows_pay(const SampleGeometry *sample) noexcept nogil:
