@@ -99,13 +99,16 @@ cdef int64_t input_tile_shares(const ConvProblem *problem, InputTiles *own) noex
 
 cdef void block_phases(const ConvProblem *problem, int threads, InputTiles *own, Blocking *blocking) noexcept nogil:
     """Give all phases of a tile to one thread, where there are tiles enough, since they read the same grad_output."""
-    cdef int64_t parts = ceil_div(own.weights.ci.count, own.task_panels) if panels_alternate(own) else 1
-    cdef int64_t all_phases = phase_count(&problem.sample)
-    if blocking.tasks >= 4 * threads * all_phases * parts:
+    cdef int64_t all_phases = phase_count(&problem.sample), of_phase = 1  # tasks, one after the other
+    if panels_alternate(own):
+        of_phase *= ceil_div(own.weights.ci.count, own.task_panels)
+    if groups_alternate(problem):
+        of_phase *= ceil_div(problem.sample.groups, own.together)
+    if blocking.tasks >= 4 * threads * all_phases * of_phase:
         own.phases = all_phases
     own.by_tile = own.phases > 1
     if own.by_tile:
-        blocking.tasks_at_once = own.phases * parts
+        blocking.tasks_at_once = own.phases * of_phase
 
 
 cdef void book_input_tiles(const ConvProblem *problem, const SumOrder *order, int64_t positions, int threads,
