@@ -47,6 +47,9 @@ cdef bint accepts_output_multiplied(const SampleGeometry *sample, const char **w
     if sample.cout != 1 or not 2 <= sample.cin <= SPREAD_MOST:
         why[0] = b"there are not some output channels to one input channel"
         return False
+    if existing_products(sample) < 0.004 * sample.pixels_out:
+        why[0] = b"taps meet so little of the image that copying all of it takes longer than the products"
+        return False
     one.cin = 1
     return accepts_depthwise(&one, why)
 
