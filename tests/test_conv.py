@@ -430,6 +430,24 @@ def test_empty_batch(dtype, rng):
     check_same(conv(case, data, out=copies(old), accumulate=True), old)
 
 
+@pytest.mark.parametrize("empty", range(3), ids=str)
+@pytest.mark.parametrize("channels", [1, 10, 40])
+def test_images_without_pixels(empty, channels, on_gpu):
+    """They are part of larger ones whose channels lie side by side, so that their strides say so, too. All taps meet
+    padding."""
+    if on_gpu:
+        pytest.skip("plans are the CPU's")
+    size = [2, 2, 2]
+    size[empty] = 0
+    images = np.ones((2, 2, 2, 2, channels), np.float32)[:, :size[0], :size[1], :size[2]]
+    x = np.moveaxis(images, -1, 1)
+    w = np.moveaxis(np.ones((20, 1, 1, 1, channels), np.float32), -1, 1)
+    g = np.ones((2, 20, *(4 + s for s in size)), np.float32)
+    for threads in (1, 2):
+        _, grad_weight, grad_bias = iop.conv_backward(g, x, w, padding=2, out=(x, None, None), num_threads=threads)
+        assert not grad_weight.any() and (grad_bias == g[:, 0].size).all()
+
+
 @pytest.mark.parametrize("case", dict.fromkeys((*FEW, *PARALLEL)), ids=str)
 @each_dtype
 def test_threads_do_not_change_bits(case, dtype, rng, on_gpu):

@@ -64,7 +64,7 @@ cdef int col2im_axis(const SampleGeometry *sample) noexcept nogil:
 
 cdef int64_t slab_step(const SampleGeometry *sample, const ConvAxis *axis) noexcept nogil:
     """Return how many pixels of a channel the thinnest slab has, or all."""
-    return min(axis.stride, axis.size_in) * (sample.pixels_in // axis.size_in)
+    return min(axis.stride, axis.size_in) * (sample.pixels_in // max(<int64_t>1, axis.size_in))
 
 
 cdef void order_input_col2im(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
