@@ -62,9 +62,14 @@ cdef int col2im_axis(const SampleGeometry *sample) noexcept nogil:
     return 1 if sample.axis[1].size_in > 1 else 2
 
 
+cdef int64_t pixels_across(const SampleGeometry *sample, const ConvAxis *axis) noexcept nogil:
+    """Return how many pixels of a channel each position along an axis has."""
+    return sample.pixels_in // max(<int64_t>1, axis.size_in)
+
+
 cdef int64_t slab_step(const SampleGeometry *sample, const ConvAxis *axis) noexcept nogil:
     """Return how many pixels of a channel the thinnest slab has, or all."""
-    return min(axis.stride, axis.size_in) * (sample.pixels_in // max(<int64_t>1, axis.size_in))
+    return min(axis.stride, axis.size_in) * pixels_across(sample, axis)
 
 
 cdef void order_input_col2im(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
@@ -155,7 +160,7 @@ cdef int64_t slab_plane(const SampleGeometry *sample, const InputCol2im *own) no
     for number in range(own.slabs):
         slab_of(sample, own, number, low, high)
         most = max(most, high[own.axis] - low[own.axis])
-    return max(<int64_t>1, most * (sample.pixels_in // max(<int64_t>1, sample.axis[own.axis].size_in)))
+    return max(<int64_t>1, most * pixels_across(sample, &sample.axis[own.axis]))
 
 
 cdef void cut_slabs(const SampleGeometry *sample, int64_t slabs, InputCol2im *own) noexcept nogil:
@@ -206,7 +211,7 @@ cdef void block_input_col2im(const ConvProblem *problem, const SumOrder *order, 
         plane * (sample.cin if own.channels_last else 1))))
     own.cis = max(<int64_t>1, min(sample.cin, most // (own.samples * plane)))
     if own.channels_last and own.cis < sample.cin:
-        own.cis = round_up(own.cis, sample.lanes)
+        own.cis = min(sample.cin, round_up(own.cis, sample.lanes))
     least = max(<int64_t>1, min(own.cis, least))
     if threads > 1 and own.channels_last:
         cut_slabs_for_tasks(problem, 4 * threads, own)

@@ -27,8 +27,7 @@ ctypedef struct InputTiles:
     int64_t task_panels   # micro-panels of a task
     Tiling tiling         # of the pixels of a phase
     int64_t tiles         # of the largest phase
-    int64_t phases        # of a tile, that one thread takes
-    bint by_tile          # the tasks of a tile's phases follow each other
+    int64_t phases        # of a tile, that one thread takes; if more than one, a tile's follow each other
     bint ordered          # pixels are put in another order (input_order.pxi)
     int64_t together      # groups of a task, packed as one block
     int64_t pitch         # elements from position to position of a block
@@ -106,8 +105,7 @@ cdef void block_phases(const ConvProblem *problem, int threads, InputTiles *own,
         of_phase *= ceil_div(problem.sample.groups, own.together)
     if blocking.tasks >= 4 * threads * all_phases * of_phase:
         own.phases = all_phases
-    own.by_tile = own.phases > 1
-    if own.by_tile:
+    if own.phases > 1:
         blocking.tasks_at_once = own.phases * of_phase
 
 
@@ -174,7 +172,7 @@ cdef int64_t group_of_task(const ConvProblem *problem, int64_t tasks, int64_t *n
 
 cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, InputTile *t) noexcept nogil:
     """Begin task number (groups, micro-panels, phase, tile), or (groups, phase, tile, micro-panels), with phases and
-    tiles the other way round if by_tile; return False where the phase has no such tile."""
+    tiles the other way round if one thread takes several phases; return False where the phase has no such tile."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputTiles *own = <const InputTiles *>run.blocking.own
     cdef int64_t phases = phase_count(sample), parts = ceil_div(own.weights.ci.count, own.task_panels)
@@ -184,8 +182,8 @@ cdef bint begin_input_tile(const ConvRun *run, int64_t number, char *scratch, In
     cdef int d
     if not panels_alternate(own):
         outer, part = number % (phases * own.tiles), number // (phases * own.tiles)
-    t.number = outer // phases if own.by_tile else outer % own.tiles
-    make_phase(sample, outer % phases if own.by_tile else outer // own.tiles, &t.phase)
+    t.number = outer // phases if own.phases > 1 else outer % own.tiles
+    make_phase(sample, outer % phases if own.phases > 1 else outer // own.tiles, &t.phase)
     for d in range(3):
         size[d] = t.phase.axis[d].size
     if not nth_tile(&own.tiling, run.problem.batch, size, t.number, &t.tile):

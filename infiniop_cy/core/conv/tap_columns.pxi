@@ -209,8 +209,8 @@ cdef bint has_whole_channels(const ConvProblem *problem, const ConvView *w, cons
         and chunk.lines % lines == 0 and chunk.line % lines == 0 and chunk.lines > lines
 
 
-cdef bint offsets_of_taps(const ConvProblem *problem, const ConvView *w, const TapColumns *columns, const Chunk *chunk,
-                          int64_t taps, int64_t cis, int64_t *offset) noexcept nogil:
+cdef bint offsets_of_taps(const ConvView *w, const TapColumns *columns, const Chunk *chunk, int64_t taps, int64_t cis,
+                          int64_t *offset) noexcept nogil:
     """Write how many bytes each tap of all ci is from an output channel's first weight; return whether the taps follow
     each other."""
     cdef Chunk tap_of_line = chunk[0]
@@ -236,12 +236,12 @@ cdef void move_taps(const ConvProblem *problem, const ConvView *w, const int64_t
 
 cdef void move_channels(const ConvProblem *problem, const ConvView *w, const TapColumns *columns, const Chunk *chunk,
                         int64_t channel, int64_t channels, char *values, bint loading) noexcept nogil:
-    """Do what move_columns does tap by tap, ci side by side."""
+    """Do what move_columns does by transpositions of ci that lie side by side."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t cis = chunk.lines // channel_lines(columns), taps = chunk.columns // cis, co, item = sample.item
     cdef int64_t offset[CHUNK_COLUMNS]
     cdef char staged[CHUNK_COLUMNS * 8]
-    cdef bint in_line = offsets_of_taps(problem, w, columns, chunk, taps, cis, offset)
+    cdef bint in_line = offsets_of_taps(w, columns, chunk, taps, cis, offset)
     cdef bint in_place = in_line and sample.dtype == sample.compute and of_whole_elements(problem, w)
     cdef char *at
     cdef char *source
