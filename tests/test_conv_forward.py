@@ -197,11 +197,18 @@ def test_pixels_in_lanes_where_taps_reach_far_beyond_a_tile(rng):
     assert "output: pixels;" in plan_of(case, "float32", rng)
 
 
+@for_cpu
+def test_taps_that_share_no_pixels_are_packed_at_once(rng):
+    """A block holds what each of them meets, not what lies between."""
+    case = ConvCase("apart", 2, 1, 20, 32, (40, 51), (3, 3), dilation=(2, 25))
+    assert "output: gemm;" in plan_of(case, "float64", rng)
+
+
 # ---- special values
 
 @pytest.mark.parametrize("name", ["1d-dilated", "2d-1x1", "2d-groups", "2d-stride", "3d-everything", "tiny-images",
                                   "padded-windows", "depthwise-multiplied", "large-image", "2d-dilated",
-                                  "depthwise-stride", "far-taps", "parallel-tiny-images"])
+                                  "depthwise-stride", "far-taps", "taps-apart", "parallel-tiny-images"])
 @each_dtype
 def test_inf_and_nan(name, dtype, rng):
     """A sum has the terms that exist: padding is none of them. Integers elsewhere, so that == holds."""

@@ -179,6 +179,8 @@ CONV_CASES = {case.name: case for case in (
     ConvCase("few-channels-stride", 2, 1, 2, 1, (41, 40), (3, 3), 2, 1),
     ConvCase("depthwise-valid", 2, 18, 18, 18, (9, 8), (3, 3)),
     ConvCase("far-taps", 1, 1, 20, 18, (50, 50), (3, 3), 1, 40, 40),  # im2col
+    # taps of an output that share no pixels, with and without a stride
+    ConvCase("taps-apart", 2, 2, 14, 36, (12, 41, 29), (3, 3, 2), (1, 3, 2), 0, (2, 17, 20)),
     ConvCase("tall-image", 2, 1, 18, 17, (64, 40), (3, 3), 1, 1),  # several tiles
     ConvCase("channels-over-tasks", 1, 1, 300, 280, (3, 4), (2, 2)),
     ConvCase("few-inputs-stride", 2, 1, 3, 20, (21, 18), (7, 5), 2, (3, 2)),

@@ -90,13 +90,21 @@ cdef enum:
     FOLD_PIXELS = 8       # of the output, more than these: fewer go by dot products
     FOLD_ROW = 8          # of a row of it, at least, since what taps meet is moved row by row; or
     FOLD_PATCHES = 4      # where no two of them share pixels
+    FAR_HOPS = 2          # times the output's length: taps so far apart are classes of their own
+
+
+cdef bint are_far_apart(const ConvAxis *axis) noexcept nogil:
+    """Say whether taps that meet no padding are so far apart that a block of all between them had better be one of
+    what each of them meets."""
+    return axis.kernel > 1 and axis.hop // FAR_HOPS >= axis.size_out and axis.before <= 0 \
+        and axis.size_out * axis.stride - axis.stride + (axis.kernel - 1) * axis.dilation - axis.before < axis.size_in
 
 
 cdef void exchange_axis(ConvAxis *axis, SourceAxis *source) noexcept nogil:
     """State an axis for the output: the written image is the output, whose pixels the taps reach one by one."""
     cdef int64_t pad = axis.before, stride = axis.stride
+    source.classes = axis.kernel if are_far_apart(axis) else min(axis.period, axis.kernel)
     axis.size_in, axis.size_out = axis.size_out, axis.size_in
-    source.classes = min(axis.period, axis.kernel)
     if source.classes > 1:
         source.step, source.hop, source.before = stride, axis.hop, pad
     axis.stride, axis.before = 1, (axis.kernel - 1) * axis.dilation - pad

@@ -30,6 +30,26 @@ cdef void merge_rows(const ConvView *view, const int64_t *size, Box *box, int64_
         box.first[1], box.extent[1] = 0, 1
 
 
+cdef void drop_single_axes(const ConvView *view, const int64_t *size, Box *box, ConvView *left,
+                           int64_t *left_size) noexcept nogil:
+    """See a box that is one pixel wide, or one row high, as one of rows that lie along the axes before: many pixels of
+    a row, and many rows of a plane, are packed at a time."""
+    cdef int d, e, dropped
+    left[0] = view[0]
+    for d in range(3):
+        left_size[d] = size[d]
+    for d in range(2, 0, -1):
+        for dropped in range(d):
+            if box.extent[d] != 1 or not 0 <= box.first[d] < left_size[d]:
+                break
+            left.data += box.first[d] * left.space[d]
+            for e in range(d, 0, -1):
+                box.first[e], box.extent[e], box.step[e] = box.first[e - 1], box.extent[e - 1], box.step[e - 1]
+                left.space[e], left_size[e] = left.space[e - 1], left_size[e - 1]
+            box.first[0], box.extent[0], box.step[0] = 0, 1, 1
+            left_size[0] = 1
+
+
 # The part of one row of a box that lies in the tensor.
 ctypedef struct RowPart:
     int64_t skip, inside
@@ -102,10 +122,13 @@ cdef void transpose_planes(TransposeKernel transpose, const ConvView *view, cons
                 to += width
 
 
-cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const int64_t *size, const Box *whole,
+cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *tensor, const int64_t *size, const Box *whole,
                       int64_t channel, int64_t channels, char *to, int64_t plane) noexcept nogil:
     """Pack a box as [channel][position] of to_dtype, the storage or the compute type, channels `plane` elements
     apart."""
+    cdef ConvView left
+    cdef const ConvView *view = &left
+    cdef int64_t left_size[3]
     cdef Box box = whole[0]
     cdef ConvertKernel load = kernels.convert[from_dtype][to_dtype]
     cdef PadKernel pad
@@ -113,6 +136,8 @@ cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const 
     cdef RowsPart part
     cdef char *first = to
     cdef char *source
+    drop_single_axes(tensor, size, &box, &left, left_size)
+    size = left_size
     merge_rows(view, size, &box, &row_size)
     step, next, width = box.step[2] * view.space[2], box.step[1] * view.space[1], box.extent[2] * item
     part = rows_part(view, size, row_size, &box)
@@ -148,15 +173,20 @@ cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *view, const 
                 to += below * width
 
 
-cdef void pack_vnni_planes(const ConvView *view, const int64_t *size, const Box *whole, int64_t channel,
+cdef void pack_vnni_planes(const ConvView *tensor, const int64_t *size, const Box *whole, int64_t channel,
                            int64_t channels, char *to, int64_t plane, char *stage) noexcept nogil:
     """Pack a box of bfloat16 as [pair of channels][position], pairs of channels `plane` pairs apart, the earlier
     channel in the upper half."""
+    cdef ConvView left
+    cdef const ConvView *view = &left
+    cdef int64_t left_size[3]
     cdef Box box = whole[0]
     cdef int64_t row_size, c, n, d, h, z, i, count, step, next, width, below
     cdef RowsPart part
     cdef char *at
     cdef char *pair[2]
+    drop_single_axes(tensor, size, &box, &left, left_size)
+    size = left_size
     merge_rows(view, size, &box, &row_size)
     step, next, width = box.step[2] * view.space[2], box.step[1] * view.space[1], box.extent[2] * 4
     part = rows_part(view, size, row_size, &box)
@@ -325,17 +355,22 @@ cdef void zero_pixels(char *to, int64_t pitch, int64_t count, int64_t channels, 
         memset(to + i * pitch * item, 0, channels * item)
 
 
-cdef void pack_channels(const ConvProblem *problem, const ConvView *view, const int64_t *size, const Box *box,
+cdef void pack_channels(const ConvProblem *problem, const ConvView *tensor, const int64_t *size, const Box *whole,
                         int64_t channel, int64_t channels, char *to, int64_t pitch, bint vnni, char *stage,
                         int64_t *place) noexcept nogil:
     """Pack a box as [position][pitch], the channels side by side; some channels after the other, so that memory is read
     in lines. vnni: in the storage type, by pairs. place: room for the positions of one sample."""
     cdef int64_t n, d, h, x, item = 2 if vnni else problem.sample.item
     cdef int64_t count = channels, first = 0
-    cdef int64_t width, rows = box.extent[1], at_once = 1, part_rows, y
+    cdef int64_t width, rows, at_once = 1, part_rows, y
+    cdef ConvView view
+    cdef int64_t left_size[3]
+    cdef Box box = whole[0]
     cdef RowPart part
     cdef PixelRows pixels
     cdef char *at
+    drop_single_axes(tensor, size, &box, &view, left_size)
+    size, rows = left_size, box.extent[1]
     pixels.step, pixels.next = box.step[2] * view.space[2], box.step[1] * view.space[1]
     if view.channel != itemsize_of(problem.sample.dtype):
         count = problem.sample.lanes * (2 if vnni else 1)
@@ -351,7 +386,7 @@ cdef void pack_channels(const ConvProblem *problem, const ConvView *view, const 
             for d in range(box.extent[0]):
                 h = 0
                 while h < rows:
-                    part = row_part(view, size, size[2], box, n, d, h)
+                    part = row_part(&view, size, size[2], &box, n, d, h)
                     part_rows = 1
                     while part.inside and part_rows < at_once - h \
                             and box.first[1] + (h + part_rows) * box.step[1] < size[1]:

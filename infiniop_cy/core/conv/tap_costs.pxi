@@ -143,17 +143,32 @@ cdef double lanes_of_pixels_time(const SampleGeometry *sample, const TapCounts *
     cut_input_pixels(sample, &tiling)
     phase_grid(sample, grid)
     gaps = max(0.0, lanes_multiplied(sample, &tiling) / sample.pixels_in - 1)
-    packed = max(n.reached * n.pixels,
+    packed = max(n.reached * read_positions(sample),
                  <double>count_tiles(&tiling, 1, grid) * halo_positions(sample, tiling.extent, LANE_MAX_POSITIONS))
     return n.products * (1 + 0.5 * gaps) * n.cin / sample.lanes * n.cout * product + packed * n.cout * 0.11 \
         + n.image * 18 + n.pieces * n.cin * 7 + n.phases * n.vectors * 8 + 200
+
+
+cdef double read_positions(const SampleGeometry *sample) noexcept nogil:
+    """Estimate of how many pixels grad_output, or an output's input, packing reads for a phase: of classes of taps
+    those that they meet, else all."""
+    cdef double positions = 1
+    cdef Halo halo
+    cdef int d
+    for d in range(3):
+        if class_halo(sample, d, &halo):
+            positions *= <double>sample.source[d].classes * (sample.axis[d].size_in + halo.extra[d])
+        else:
+            positions *= sample.axis[d].size_out
+    return positions
 
 
 cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
     """Estimate the first of grad_input's other algorithms that accepts."""
     cdef const char *why
     cdef double weights = sample.taps * n.cout * n.vectors / WEIGHT_SAMPLES * (2 if sample.forward else 1)
-    cdef double packed = n.reached * n.pixels * n.cout, products = min(n.products, n.pixels * n.taps), rows = 0
+    cdef double packed = n.reached * read_positions(sample) * n.cout, rows = 0
+    cdef double products = min(n.products, n.pixels * n.taps)
     if accepts_input_amx(sample, &why) or accepts_input_amx_fused(sample, &why):
         return n.products * n.vectors * n.cout * 0.065 + packed * 0.15 + n.image * 14 + n.pieces * n.cin * 9 \
             + n.phases * n.vectors * 45 + weights * 8 + 1200
@@ -266,10 +281,13 @@ cdef bint lanes_pay(const SampleGeometry *sample) noexcept nogil:
 
 
 cdef double classes_time(const SampleGeometry *sample) noexcept nogil:
-    """Estimate what packing the input of a strided output takes more than that of others: rows of each class of taps
-    apart."""
+    """Estimate what packing the input of an output by classes of taps takes more than else: rows of each class apart,
+    or columns where rows have one pixel."""
     cdef int64_t classes = block_classes(sample)
-    return 6.0 * classes * sample.axis[0].size_in * sample.axis[1].size_in * sample.cout if classes > 1 else 0
+    cdef double rows = 6.0 * classes * sample.axis[0].size_in
+    if classes == 1:
+        return 0
+    return rows * sample.cout * (sample.axis[1].size_in if sample.axis[2].size_in > 1 else 1)
 
 
 cdef bint windows_pay(const SampleGeometry *sample) noexcept nogil:
