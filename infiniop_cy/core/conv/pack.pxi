@@ -6,6 +6,7 @@ cdef enum:
     STAGE_ROW = 256 + 16          # elements from row to row: powers of two share cache sets
     MAX_MICRO_PANEL = 64          # columns
     VNNI_CHANNELS = 16            # channels that of_pixels takes at a time
+    SHORT_ROW = 256               # bytes
 
 
 cdef int64_t odd_lines(int64_t elements) noexcept nogil:
@@ -97,29 +98,44 @@ cdef RowsPart rows_part(const ConvView *view, const int64_t *size, int64_t row_s
     return part
 
 
+cdef void zero_planes(char *to, int64_t plane, int64_t planes, int64_t size) noexcept nogil:
+    """Write `size` bytes of zeros to each plane."""
+    cdef int64_t c
+    for c in range(planes if size else 0):
+        memset(to + c * plane, 0, size)
+
+
 cdef void transpose_planes(TransposeKernel transpose, const ConvView *view, const int64_t *size, const Box *box,
                            const RowsPart *part, int64_t channel, int64_t channels, int64_t planes, char *to,
                            int64_t plane, int64_t item) noexcept nogil:
     """Pack so many planes, `plane` bytes apart, as elements of `item` bytes, of channels or pairs of channels that lie
-    side by side, by transposing rows."""
-    cdef int64_t n, d, h, z, c, width = box.extent[2] * item
-    cdef char *source
+    side by side, by transposing rows. Short rows begin as zeros, all at once."""
+    cdef int64_t n, d, h, z, width = box.extent[2] * item, end = (part.skip + part.inside) * item
+    cdef bint short_rows = width <= SHORT_ROW
+    cdef const char *source
     for n in range(box.samples):
         for d in range(box.extent[0]):
             z = box.first[0] + d * box.step[0]
+            if part.rows == 0 or not 0 <= z < size[0]:
+                zero_planes(to, plane, planes, box.extent[1] * width)
+                to += box.extent[1] * width
+                continue
             source = view.data + (box.n + n) * view.n + channel * view.channel + z * view.space[0] + part.at
-            for h in range(box.extent[1]):
-                if not 0 <= z < size[0] or not part.top <= h < part.top + part.rows:
-                    for c in range(planes):
-                        memset(to + c * plane, 0, width)
-                else:
-                    for c in range(planes if part.inside < box.extent[2] else 0):
-                        memset(to + c * plane, 0, part.skip * item)
-                        memset(to + c * plane + (part.skip + part.inside) * item, 0,
-                               width - (part.skip + part.inside) * item)
-                    transpose(source + (h - part.top) * box.step[1] * view.space[1], box.step[2] * view.space[2],
-                              to + part.skip * item, plane, channels, part.inside)
+            if short_rows and part.inside < box.extent[2]:
+                zero_planes(to, plane, planes, box.extent[1] * width)
+            else:
+                zero_planes(to, plane, planes, part.top * width)
+                zero_planes(to + (part.top + part.rows) * width, plane, planes,
+                            (box.extent[1] - part.top - part.rows) * width)
+            to += part.top * width
+            for h in range(part.rows):
+                if not short_rows:
+                    zero_planes(to, plane, planes, part.skip * item)
+                    zero_planes(to + end, plane, planes, width - end)
+                transpose(source + h * box.step[1] * view.space[1], box.step[2] * view.space[2],
+                          to + part.skip * item, plane, channels, part.inside)
                 to += width
+            to += (box.extent[1] - part.top - part.rows) * width
 
 
 cdef void pack_planes(int from_dtype, int to_dtype, const ConvView *tensor, const int64_t *size, const Box *whole,
