@@ -204,6 +204,22 @@ def test_taps_that_share_no_pixels_are_packed_at_once(rng):
     assert "output: gemm;" in plan_of(case, "float64", rng)
 
 
+# Of large kernels in three dimensions, whose taps reach too much from tiles of whole rows of one plane.
+DEEP = {"gemm": ConvCase("deep-tiles", 1, 1, 32, 18, (14, 34, 34), (9, 5, 5)),
+        "pixels": ConvCase("deep-lanes", 1, 1, 64, 2, (11, 36, 49), (7, 7, 5))}
+
+
+@for_cpu
+@pytest.mark.parametrize("algorithm", DEEP)
+def test_tiles_of_several_planes(algorithm, rng, monkeypatch):
+    monkeypatch.setenv(FORCE, f"output:{algorithm}")
+    case = DEEP[algorithm]
+    text = plan_of(case, "float32", rng)
+    assert int(re.search(r"tiles of 1 x (\d+) x", text)[1]) > 1, text
+    check_exact(case, "float32", rng, algorithm)
+    check_threads(case, "float32", rng, algorithm)
+
+
 # ---- special values
 
 @pytest.mark.parametrize("name", ["1d-dilated", "2d-1x1", "2d-groups", "2d-stride", "3d-everything", "tiny-images",

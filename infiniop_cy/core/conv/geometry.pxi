@@ -101,6 +101,18 @@ cdef void tile_grid(const int64_t *size, int64_t pixels, Tiling *tiling) noexcep
     tiling.samples = 1
 
 
+cdef void tile_depth(const int64_t *size, int64_t pixels, Tiling *tiling) noexcept nogil:
+    """Cut one sample into tiles of at most `pixels` pixels: whole rows, about as many planes of them as rows in a
+    plane."""
+    cdef int64_t rows, planes = 1
+    tile_grid(size, pixels, tiling)
+    rows = pixels // tiling.extent[2]
+    while planes < size[0] and (planes + 1) * (planes + 1) <= rows:
+        planes += 1
+    tile_grid(size, pixels // planes, tiling)
+    tiling.extent[0] = planes
+
+
 cdef void one_sample_tiling(const int64_t *extent, Tiling *tiling) noexcept nogil:
     """Make tiles with these extents, of one sample each."""
     memcpy(tiling.extent, extent, sizeof(tiling.extent))
@@ -340,13 +352,30 @@ cdef int64_t halo_positions(const SampleGeometry *sample, const int64_t *extent,
     return limit + 1 if positions > limit // classes else positions * classes
 
 
-cdef int64_t tile_phases(const ConvProblem *problem, int64_t pixels, int64_t limit, Tiling *tiling) noexcept nogil:
-    """Cut the grid of the largest phase into tiles of at most `pixels` pixels, which hold several samples where their
-    blocks then have at most `limit` positions; return the number of tiles."""
+cdef int64_t tile_blocks(const SampleGeometry *sample, int64_t pixels, int64_t limit, Tiling *tiling) noexcept nogil:
+    """Cut one sample of the grid of the largest phase into tiles of at most `pixels` pixels, of several planes where
+    the block of one would be too large; return the positions of a block, limit + 1 if there are more than the limit.
+    Smaller tiles have no larger blocks."""
+    cdef int64_t grid[3]
+    cdef int64_t positions
+    phase_grid(sample, grid)
+    tile_grid(grid, pixels, tiling)
+    positions = halo_positions(sample, tiling.extent, limit)
+    if positions > limit and sample.axis[0].kernel > 1:
+        tile_depth(grid, pixels, tiling)
+        positions = halo_positions(sample, tiling.extent, limit)
+    return positions
+
+
+cdef int64_t tile_phases(const ConvProblem *problem, int64_t pixels, int64_t most, int64_t limit,
+                         Tiling *tiling) noexcept nogil:
+    """Cut the grid of the largest phase into tiles of at most `pixels` pixels, with blocks of at most `most` positions
+    if there are any, which hold several samples where their blocks then have at most `limit` positions; return the
+    number of tiles."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t grid[3]
     phase_grid(sample, grid)
-    tile_grid(grid, pixels, tiling)
+    tile_blocks(sample, pixels, most, tiling)
     join_evenly(grid, problem.batch, min(pixels // tiling_pixels(tiling),
                                          limit // halo_positions(sample, tiling.extent, limit)), tiling)
     return count_tiles(tiling, problem.batch, grid)

@@ -77,9 +77,7 @@ cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noex
         why[0] = b"gaps between rows and padding do not pay for taking numbers apart"
         return False
     order_input_amx(sample, &order)
-    phase_grid(sample, grid)
-    tile_grid(grid, input_amx_pixels(sample, order.channels), &tiling)
-    positions = halo_positions(sample, tiling.extent, AMX_POSITIONS)
+    positions = tile_blocks(sample, input_amx_pixels(sample, order.channels), AMX_POSITIONS, &tiling)
     if positions > AMX_POSITIONS or positions > sample.taps * tiling_pixels(&tiling) + 3 * AMX_SIDE:
         why[0] = b"the block that the taps of a tile reach is too large"
         return False
@@ -127,19 +125,19 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
     pixels = input_amx_pixels(sample, sums.channels)
     own.panels = ceil_div(sample.cin, AMX_SIDE)
     own.task_panels = min(own.panels, <int64_t>AMX_TASK_PANELS)
-    own.tiles = tile_phases(&wide, pixels, AMX_POSITIONS, &own.tiling)
+    own.tiles = tile_phases(&wide, pixels, AMX_POSITIONS, AMX_POSITIONS, &own.tiling)
     own.late = is_late_input(&wide, &sums, own)
     if own.late:
         cut_late_input(sample, &sums, threads, own)
     while threads > 1 and pixels > AMX_MIN_PIXELS and input_amx_tasks(sample, own) < 4 * threads and not own.late:
         pixels //= 2
-        own.tiles = tile_phases(&wide, pixels, AMX_POSITIONS, &own.tiling)
+        own.tiles = tile_phases(&wide, pixels, AMX_POSITIONS, AMX_POSITIONS, &own.tiling)
     if not own.late:
         cut_input_columns(&wide, threads, own)
     chunks = ceil_div(sums.channels, AMX_STEPS)
     while not own.late and pixels > AMX_SIDE and amx_block_is_large(sample, &own.tiling, chunks, own.task_panels):
         pixels //= 2
-        own.tiles = tile_phases(&wide, pixels, AMX_POSITIONS, &own.tiling)
+        own.tiles = tile_phases(&wide, pixels, AMX_POSITIONS, AMX_POSITIONS, &own.tiling)
     while own.task_panels > 1 and amx_block_is_large(sample, &own.tiling, chunks, own.task_panels):
         own.task_panels = ceil_div(own.task_panels, 2)
     own.positions = amx_tiling_positions(sample, &own.tiling)

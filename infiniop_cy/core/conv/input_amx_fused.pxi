@@ -51,9 +51,7 @@ cdef bint accepts_input_amx_fused(const SampleGeometry *sample, const char **why
     if halo_taps(sample) > AMX_MAX_TAPS or 2 * sample.taps < halo_taps(sample):
         why[0] = b"the taps are too far apart"
         return False
-    phase_grid(sample, grid)
-    tile_grid(grid, input_fused_pixels(sample), &tiling)
-    positions = halo_positions(sample, tiling.extent, AMX_POSITIONS)
+    positions = tile_blocks(sample, input_fused_pixels(sample), AMX_POSITIONS, &tiling)
     if positions > AMX_POSITIONS or positions > sample.taps * tiling_pixels(&tiling) + 3 * AMX_SIDE:
         why[0] = b"the block that the taps of a tile reach is too large"
         return False
@@ -78,13 +76,13 @@ cdef void block_input_amx_fused(const ConvProblem *problem, const SumOrder *orde
     cdef InputAmxFused *own = <InputAmxFused *>blocking.own
     cdef Scratch *local = &blocking.local
     cdef int64_t pixels = input_fused_pixels(sample), steps = amx_chunks(sample) * order.taps
-    own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, &own.tiling)
+    own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, AMX_POSITIONS, &own.tiling)
     while threads > 1 and pixels > AMX_MIN_PIXELS and sample.groups * own.tiles < 4 * threads:
         pixels //= 2
-        own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, &own.tiling)
+        own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, AMX_POSITIONS, &own.tiling)
     while pixels > AMX_SIDE and amx_block_is_large(sample, &own.tiling, amx_chunks(sample), 1):
         pixels //= 2
-        own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, &own.tiling)
+        own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, AMX_POSITIONS, &own.tiling)
     blocking.tasks = sample.groups * own.tiles
     own.positions = amx_tiling_positions(sample, &own.tiling)
     book(&blocking.shared, FUSED_WEIGHTS, sample.groups * steps, amx_step_bytes(sample))

@@ -7,6 +7,7 @@ cdef enum:
     GEMM_POSITIONS = 4096       # of a packed block, at most, or, of several classes of taps:
     GEMM_CLASS_POSITIONS = 8192
     GEMM_FEW_BYTES = 1 << 19    # of a block of few channels, which may have more positions
+    CUT_READS = 2               # of a position, at least, where a tile is not of whole rows and planes
 
 
 cdef int64_t joined_gemm_positions(const SampleGeometry *sample) noexcept nogil:
@@ -23,20 +24,59 @@ cdef int64_t most_gemm_positions(const SampleGeometry *sample) noexcept nogil:
     return max(<int64_t>GEMM_POSITIONS, GEMM_FEW_BYTES // max(<int64_t>1, block_pitch(sample, &order) * sample.item))
 
 
+cdef int64_t gemm_pixels(int64_t channels) noexcept nogil:
+    """Return the most pixels of a tile whose block has so many channels."""
+    return max(<int64_t>MIN_TILE_PIXELS, min(<int64_t>GEMM_TILE_PIXELS, GEMM_BLOCK_ELEMENTS // channels))
+
+
+cdef int64_t cut_gemm_rows(const SampleGeometry *sample, int64_t channels, Tiling *tiling,
+                           int64_t *positions) noexcept nogil:
+    """Make tiles of whole rows and planes, of fewer pixels where kernels with a stride reach too many positions. Return
+    the pixels of a tile, where there is no need for more tasks; write the tile and how many positions it reaches."""
+    cdef int64_t grid[3]
+    cdef int64_t pixels = gemm_pixels(channels), most = most_gemm_positions(sample)
+    phase_grid(sample, grid)
+    tile_grid(grid, pixels, tiling)
+    positions[0] = halo_positions(sample, tiling.extent, most)
+    while positions[0] > most and pixels > MIN_TILE_PIXELS and block_classes(sample) > 1:
+        pixels //= 2
+        tile_grid(grid, pixels, tiling)
+        positions[0] = halo_positions(sample, tiling.extent, most)
+    return pixels
+
+
 cdef int64_t input_gemm_pixels(const SampleGeometry *sample, int64_t channels, Tiling *tiling,
                                int64_t *positions) noexcept nogil:
-    """Return the pixels of a tile, where there is no need for more tasks: fewer where kernels with a stride reach too
-    many positions; write the tile and how many it reaches."""
-    cdef int64_t pixels = max(<int64_t>MIN_TILE_PIXELS, min(<int64_t>GEMM_TILE_PIXELS,
-                                                            GEMM_BLOCK_ELEMENTS // channels))
-    cdef int64_t grid[3]
-    phase_grid(sample, grid)
-    while True:
-        tile_grid(grid, pixels, tiling)
-        positions[0] = halo_positions(sample, tiling.extent, most_gemm_positions(sample))
-        if positions[0] <= most_gemm_positions(sample) or pixels <= MIN_TILE_PIXELS or block_classes(sample) == 1:
-            return pixels
+    """Make tiles as cut_gemm_rows does, or of some rows of several planes where they would reach too many positions."""
+    cdef int64_t pixels = cut_gemm_rows(sample, channels, tiling, positions), most = most_gemm_positions(sample)
+    if positions[0] <= most:
+        return pixels
+    pixels = gemm_pixels(channels)
+    positions[0] = tile_blocks(sample, pixels, most, tiling)
+    while positions[0] > most and pixels > MIN_TILE_PIXELS:
         pixels //= 2
+        positions[0] = tile_blocks(sample, pixels, most, tiling)
+    return pixels
+
+
+cdef double gemm_positions(const SampleGeometry *sample) noexcept nogil:
+    """Count the positions of the blocks of all tiles of a phase."""
+    cdef int64_t grid[3]
+    cdef int64_t positions
+    cdef SumOrder order
+    cdef Tiling tiling
+    order_panel(sample, &order)
+    input_gemm_pixels(sample, order.channels, &tiling, &positions)
+    phase_grid(sample, grid)
+    return <double>positions * count_tiles(&tiling, 1, grid)
+
+
+cdef bint block_is_cut(const SampleGeometry *sample, int64_t channels) noexcept nogil:
+    """Say whether blocks of tiles of whole rows and planes would be too large."""
+    cdef int64_t positions
+    cdef Tiling tiling
+    cut_gemm_rows(sample, channels, &tiling, &positions)
+    return positions > most_gemm_positions(sample)
 
 
 cdef bint accepts_input_gemm(const SampleGeometry *sample, const char **why) noexcept nogil:
@@ -48,7 +88,8 @@ cdef bint accepts_input_gemm(const SampleGeometry *sample, const char **why) noe
     if positions > most_gemm_positions(sample):
         why[0] = b"the block that the taps of a tile reach is too large"
         return False
-    if positions > sample.taps * tiling_pixels(&tiling):
+    if positions > sample.taps * tiling_pixels(&tiling) or (
+            block_is_cut(sample, order.channels) and not block_is_read_often(sample, &tiling, positions, CUT_READS)):
         why[0] = b"the block that the taps of a tile reach has more positions than they read"
         return False
     if padding_costs_more(sample):
@@ -88,10 +129,10 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
     if own.together > 1 and not has_wide_vectors(sample):  # the block of all of them, too, stays in the cache
         pixels = min(pixels, max(<int64_t>MIN_TILE_PIXELS // 2,
                                  GEMM_BLOCK_ELEMENTS // max(<int64_t>1, own.together * sample.cout)))
-    tile_phases(problem, pixels, joined_gemm_positions(sample), &own.tiling)
+    tile_phases(problem, pixels, most_gemm_positions(sample), joined_gemm_positions(sample), &own.tiling)
     while threads > 1 and pixels > MIN_TILE_PIXELS and input_tile_shares(problem, own) < 4 * threads:
         pixels //= 2
-        tile_phases(problem, pixels, joined_gemm_positions(sample), &own.tiling)
+        tile_phases(problem, pixels, most_gemm_positions(sample), joined_gemm_positions(sample), &own.tiling)
     while threads > 1 and own.together > 1 and input_tile_shares(problem, own) < 4 * threads:
         own.together = ceil_div(own.together, 2)
     wanted = (2 if packs_slowly(problem, own.weights.ci.vnni) else 4) * threads
@@ -99,7 +140,7 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
         own.task_panels = ceil_div(own.task_panels, 2)
     while pixels >= 2 * LEAST_TILE_PIXELS and input_tile_shares(problem, own) < threads:
         pixels //= 2
-        tile_phases(problem, pixels, joined_gemm_positions(sample), &own.tiling)
+        tile_phases(problem, pixels, most_gemm_positions(sample), joined_gemm_positions(sample), &own.tiling)
     positions = halo_positions(sample, own.tiling.extent, most_gemm_positions(sample))
     if own.together > 1:
         own.pitch = round_up(own.together * sample.cout, sample.lanes)

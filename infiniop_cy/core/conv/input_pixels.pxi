@@ -9,13 +9,14 @@
 cdef enum:
     LANE_PIXELS = 1792        # of a tile; where the block that its taps reach is too large, as few as
     LANE_LEAST_PIXELS = 448
-    LANE_FEWEST_PIXELS = 112  # where threads have no task
+    LANE_FEWEST_PIXELS = 112  # where threads have no task, or tiles have rows of several planes
     LANE_SUMS = 1 << 15       # elements, or about, of all phases
     LANE_ROWS = 128           # of sums, all phases together
     LANE_POSITIONS = 4096     # of a packed block, at most; or more of them, of few channels:
     LANE_MAX_POSITIONS = 1 << 14
     LANE_ELEMENTS = 1 << 18   # of the block, or the sums, of several groups
     LANE_MOST_ELEMENTS = 3 << 18  # of the block of several samples
+    LANE_FEWEST_CHANNELS = 4  # of a block
     LANE_DEPTH = 8            # output channels, at most, where the input channels fill a vector
     PACKED_CHANNELS = 3       # vectors of output channels, at least, whose packing takes longer than the products of
     PACKED_LINES_EMPTY = 5    # so many half vectors of empty lanes, all taps together, where they lie side by side,
@@ -59,34 +60,69 @@ cdef int64_t pixels_rows(const SampleGeometry *sample) noexcept nogil:
     return round_up(sample.cin, pixels_tile(sample).rows)
 
 
-cdef int64_t lane_positions(const SampleGeometry *sample) noexcept nogil:
-    """Return the most positions of a packed block."""
-    cdef SumOrder order
-    order_panel(sample, &order)
+cdef int64_t lane_positions(const SampleGeometry *sample, int64_t channels) noexcept nogil:
+    """Return the most positions of a packed block of so many output channels."""
     return max(<int64_t>LANE_POSITIONS, min(<int64_t>LANE_MAX_POSITIONS, LANE_ELEMENTS // max(
-        order.channels, phase_count(sample) * pixels_rows(sample))))
+        channels, phase_count(sample) * pixels_rows(sample))))
 
 
-cdef int64_t cut_input_pixels(const SampleGeometry *sample, Tiling *tiling) noexcept nogil:
-    """Make tiles of one sample whose sums, of all phases, stay in the cache, and if they can so does the block that
-    their taps reach; return the most pixels of a tile."""
+cdef bint block_fits(const SampleGeometry *sample, int64_t channels, const Tiling *tiling) noexcept nogil:
+    """Say whether the packed block of a tile is small enough."""
+    return halo_positions(sample, tiling.extent, LANE_MAX_POSITIONS) <= lane_positions(sample, channels)
+
+
+cdef int64_t lane_pixels(const SampleGeometry *sample) noexcept nogil:
+    """Return the most pixels of a tile whose sums, of all phases, stay in the cache."""
+    return min(<int64_t>LANE_PIXELS, LANE_SUMS // (phase_count(sample) * pixels_rows(sample)))
+
+
+cdef int64_t cut_lane_rows(const SampleGeometry *sample, int64_t channels, Tiling *tiling) noexcept nogil:
+    """Make tiles of whole rows and planes of one sample; if they can, their sums and the block of so many channels that
+    their taps reach stay in the cache. Return the most pixels of a tile."""
     cdef int64_t grid[3]
-    cdef int64_t pixels = min(<int64_t>LANE_PIXELS, LANE_SUMS // (phase_count(sample) * pixels_rows(sample)))
+    cdef int64_t pixels = lane_pixels(sample)
     phase_grid(sample, grid)
     tile_grid(grid, pixels, tiling)
-    while pixels >= 2 * LANE_LEAST_PIXELS and not block_fits(sample, tiling):
+    while pixels >= 2 * LANE_LEAST_PIXELS and not block_fits(sample, channels, tiling):
         pixels //= 2
         tile_grid(grid, pixels, tiling)
     return pixels
 
 
-cdef bint block_fits(const SampleGeometry *sample, const Tiling *tiling) noexcept nogil:
-    """Say whether the packed block of a tile is small enough."""
-    return halo_positions(sample, tiling.extent, LANE_MAX_POSITIONS) <= lane_positions(sample)
+cdef int64_t cut_input_pixels(const SampleGeometry *sample, int64_t channels, Tiling *tiling) noexcept nogil:
+    """Make tiles as cut_lane_rows does, or of some rows of several planes where blocks would else be too large."""
+    cdef int64_t limit = lane_positions(sample, channels), pixels = cut_lane_rows(sample, channels, tiling)
+    if block_fits(sample, channels, tiling):
+        return pixels
+    pixels = lane_pixels(sample)
+    while tile_blocks(sample, pixels, limit, tiling) > limit and pixels >= 2 * LANE_FEWEST_PIXELS:
+        pixels //= 2
+    return pixels
+
+
+cdef void order_input_pixels(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
+    """Sum in panels of several taps, of fewer channels than gemm where their block would be too large."""
+    cdef Tiling tiling
+    order_panel(sample, order)
+    cut_input_pixels(sample, order.channels, &tiling)
+    while order.channels > LANE_FEWEST_CHANNELS and not block_fits(sample, order.channels, &tiling):
+        order.channels = even_channels(sample.cout, order.channels // 2)
+        order.taps = min(sample.taps, max(<int64_t>1, PANEL_DEPTH // order.channels))
+        cut_input_pixels(sample, order.channels, &tiling)
+
+
+cdef bint lane_block_is_cut(const SampleGeometry *sample) noexcept nogil:
+    """Say whether the blocks of gemm's panels under tiles of whole rows and planes would be too large."""
+    cdef SumOrder order
+    cdef Tiling tiling
+    order_panel(sample, &order)
+    cut_lane_rows(sample, order.channels, &tiling)
+    return not block_fits(sample, order.channels, &tiling)
 
 
 cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) noexcept nogil:
     cdef Tiling tiling
+    cdef SumOrder order
     cdef int64_t few = 2 * sample.lanes // 3 if sample.lanes >= LONG_VECTOR else sample.lanes
     if sample.cin == 0 or (sample.cin > few and (sample.cout > LANE_DEPTH or packs_small_blocks(sample))):
         why[0] = b"the input channels of a group fill a vector, or nearly so"
@@ -95,15 +131,17 @@ cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) n
             or phase_count(sample) * pixels_rows(sample) > LANE_ROWS:
         why[0] = b"no input pixels, or phases of the stride by input channels are too many rows"
         return False
-    cut_input_pixels(sample, &tiling)
-    if not block_fits(sample, &tiling):
+    order_input_pixels(sample, &order)
+    cut_input_pixels(sample, order.channels, &tiling)
+    if not block_fits(sample, order.channels, &tiling):
         why[0] = b"the block that the taps of a tile reach is too large"
         return False
     if gaps_fill_lanes(sample, &tiling, 0.4) \
             or (gaps_fill_lanes(sample, &tiling, 1.2) and packs_small_blocks(sample)):
         why[0] = b"most lanes would hold what lies between the rows of a tile"
         return False
-    if existing_products(sample) < 0.15 * sample.pixels_out:
+    if not block_is_read_often(sample, &tiling, halo_positions(sample, tiling.extent, LANE_MAX_POSITIONS),
+                               CUT_READS if lane_block_is_cut(sample) else 0.3):
         why[0] = b"taps meet so little of the image that packing all of it takes longer than the products"
         return False
     if padding_fills_lanes(sample):
@@ -113,16 +151,18 @@ cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) n
 
 
 cdef double lanes_multiplied(const SampleGeometry *sample, const Tiling *tiling) noexcept nogil:
-    """Count the positions of all tiles that are multiplied, those between the rows of a tile, too."""
+    """Count the positions of all tiles that are multiplied, those between the rows of a tile, too; those between its
+    planes, if they are fewer than planes leave of their last vector."""
     cdef int64_t grid[3]
     cdef const int64_t *extent = &tiling.extent[0]
-    cdef double positions
+    cdef double plane, between
     cdef Halo halo
     all_phases_halo(sample, &halo)
     phase_grid(sample, grid)
-    positions = (<double>(extent[0] - 1) * (extent[1] + halo.extra[1]) + extent[1] - 1) \
-        * (extent[2] + halo.extra[2]) + extent[2]
-    return positions * count_tiles(tiling, 1, grid) * phase_count(sample)
+    plane = <double>(extent[1] - 1) * (extent[2] + halo.extra[2]) + extent[2]
+    between = <double>halo.extra[1] * (extent[2] + halo.extra[2]) + halo.extra[2]
+    between = min(between, <double>(pixels_tile(sample).vectors * sample.lanes) / 2)
+    return (extent[0] * plane + (extent[0] - 1) * between) * count_tiles(tiling, 1, grid) * phase_count(sample)
 
 
 cdef bint gaps_fill_lanes(const SampleGeometry *sample, const Tiling *tiling, double cost) noexcept nogil:
@@ -197,7 +237,6 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
     cdef const SampleGeometry *sample = &problem.sample
     cdef InputPixels *own = <InputPixels *>blocking.own
     cdef const RegisterTile *tile = pixels_tile(sample)
-    cdef int64_t grid[3]
     cdef int64_t pixels, width = tile.vectors * sample.lanes
     cdef Scratch *local = &blocking.local
     if suits_gemm(problem):
@@ -206,12 +245,11 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
     own.weights.ci.columns, own.weights.ci.count = tile.rows, ceil_div(sample.cin, tile.rows)
     own.weights.ci.vnni = pairs_in_lanes(sample)
     own.weights.channels, own.weights.ready = order.channels, 0
-    phase_grid(sample, grid)
-    pixels = cut_input_pixels(sample, &own.tiling)
+    pixels = cut_input_pixels(sample, order.channels, &own.tiling)
     join_lane_samples(problem, order, threads, own)
     while threads > 1 and own.tiles * sample.groups < threads and pixels > LANE_FEWEST_PIXELS:
         pixels //= 2
-        tile_grid(grid, pixels, &own.tiling)
+        tile_blocks(sample, pixels, lane_positions(sample, order.channels), &own.tiling)
         join_lane_samples(problem, order, threads, own)
     own.plane = odd_lines(own.tiling.samples * halo_positions(sample, own.tiling.extent, LANE_MAX_POSITIONS))
     own.pitch = own.plane + width
@@ -424,6 +462,6 @@ cdef void explain_input_pixels(const SampleGeometry *sample, const SumOrder *ord
 cdef ConvAlgorithm input_pixels() noexcept nogil:
     cdef ConvAlgorithm row
     row.name, row.gradients = b"grad_input:pixels", FOR_GRAD_INPUT
-    row.accepts, row.order, row.block = accepts_input_pixels, order_panel, block_input_pixels
+    row.accepts, row.order, row.block = accepts_input_pixels, order_input_pixels, block_input_pixels
     row.prepare, row.task, row.explain = prepare_input_pixels, input_pixels_task, explain_input_pixels
     return row

@@ -47,6 +47,14 @@ cdef double existing_products(const SampleGeometry *sample, int axes=3) noexcept
     return all_axes
 
 
+cdef bint block_is_read_often(const SampleGeometry *sample, const Tiling *tiling, int64_t positions,
+                              double times) noexcept nogil:
+    """Say whether taps meet the positions of a tile's block so many times, where padding is met by none."""
+    cdef int64_t grid[3]
+    phase_grid(sample, grid)
+    return existing_products(sample) >= times * positions * count_tiles(tiling, 1, grid)
+
+
 cdef double multiply_adds(const SampleGeometry *sample, double products) noexcept nogil:
     """Estimate the time of register tiles that meet so many pixels under taps, for one output channel."""
     return products * ceil_div(sample.cin, sample.lanes) * 0.22
@@ -134,13 +142,15 @@ cdef double col2im_time(const TapCounts *n) noexcept nogil:
 cdef double lanes_of_pixels_time(const SampleGeometry *sample, const TapCounts *n) noexcept nogil:
     """Estimate grad_input:pixels, but for its weights."""
     cdef Tiling tiling
+    cdef SumOrder order
     cdef int64_t grid[3]
     cdef double product, gaps, packed
     if pairs_in_lanes(sample):
         product = 0.24
     else:  # Of one channel each load of pixels is for one multiply-add.
         product = 0.95 if sample.cin == 1 and sample.cout <= STENCIL_OUTPUTS else 0.42
-    cut_input_pixels(sample, &tiling)
+    order_input_pixels(sample, &order)
+    cut_input_pixels(sample, order.channels, &tiling)
     phase_grid(sample, grid)
     gaps = max(0.0, lanes_multiplied(sample, &tiling) / sample.pixels_in - 1)
     packed = max(n.reached * read_positions(sample),
@@ -175,6 +185,7 @@ cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcep
     if accepts_input_pixels(sample, &why):
         return lanes_of_pixels_time(sample, n) + weights * 52
     if accepts_input_gemm(sample, &why):
+        packed = n.reached * max(read_positions(sample), gemm_positions(sample)) * n.cout
         return n.products * left_products(sample) * n.vectors * n.cout * (0.11 if bfloat16_dot2(sample) else 0.22) \
             + packed * 0.2 + n.image * 17 + n.pieces * n.cin * 9 + n.phases * n.vectors * 70 + weights * 12
     if sample.forward or n.cout < FEW_OUTPUTS:
