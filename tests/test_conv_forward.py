@@ -220,6 +220,14 @@ def test_tiles_of_several_planes(algorithm, rng, monkeypatch):
     check_threads(case, "float32", rng, algorithm)
 
 
+@for_cpu
+@pytest.mark.parametrize("channels", [3, 7])
+def test_far_taps_of_few_channels(channels, rng):
+    """Where a block of planes is small enough, one of lines may not be, with vectors of any length."""
+    check_exact(ConvCase("far-lanes", 1, 1, 24, channels, (130, 140), (2, 2), padding=18, dilation=36), "float32", rng,
+                channels)
+
+
 # ---- special values
 
 @pytest.mark.parametrize("name", ["1d-dilated", "2d-1x1", "2d-groups", "2d-stride", "3d-everything", "tiny-images",

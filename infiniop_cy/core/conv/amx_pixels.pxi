@@ -262,16 +262,11 @@ ctypedef struct AmxPixelSteps:
     AmxRows rows
 
 
-cdef int64_t amx_tiling_positions(const SampleGeometry *sample, const Tiling *tiling) noexcept nogil:
-    """Count the positions of a tile's block."""
-    return tiling.samples * halo_positions(sample, tiling.extent, AMX_POSITIONS)
-
-
 cdef bint amx_block_is_large(const SampleGeometry *sample, const Tiling *tiling, int64_t chunks,
                              int64_t panels) noexcept nogil:
     """Say whether so many chunks of grad_output, packed, and the sums of so many panels are more than a thread has room
     for."""
-    return amx_tiling_positions(sample, tiling) * (chunks * sample.parts * AMX_LINE + panels * AMX_SUM_ROW) \
+    return block_positions(sample, tiling) * (chunks * sample.parts * AMX_LINE + panels * AMX_SUM_ROW) \
         > AMX_BLOCK_BYTES
 
 

@@ -352,6 +352,11 @@ cdef int64_t halo_positions(const SampleGeometry *sample, const int64_t *extent,
     return limit + 1 if positions > limit // classes else positions * classes
 
 
+cdef int64_t block_positions(const SampleGeometry *sample, const Tiling *tiling) noexcept nogil:
+    """Count the positions of a tile's block, of all samples and classes: what to make room for, so without a limit."""
+    return tiling.samples * halo_positions(sample, tiling.extent, <int64_t>1 << 40)
+
+
 cdef int64_t tile_blocks(const SampleGeometry *sample, int64_t pixels, int64_t limit, Tiling *tiling) noexcept nogil:
     """Cut one sample of the grid of the largest phase into tiles of at most `pixels` pixels, of several planes where
     the block of one would be too large; return the positions of a block, limit + 1 if there are more than the limit.

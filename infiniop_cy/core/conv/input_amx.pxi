@@ -140,7 +140,7 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
         own.tiles = tile_phases(&wide, pixels, AMX_POSITIONS, AMX_POSITIONS, &own.tiling)
     while own.task_panels > 1 and amx_block_is_large(sample, &own.tiling, chunks, own.task_panels):
         own.task_panels = ceil_div(own.task_panels, 2)
-    own.positions = amx_tiling_positions(sample, &own.tiling)
+    own.positions = block_positions(sample, &own.tiling)
     book(local, AMX_PREPARED, AMX_STEPS * AMX_SIDE * min(sample.taps, <int64_t>AMX_STAGED_TAPS),
          itemsize_of(sample.dtype))
     book(local, AMX_OUTPUT, max(own.positions * chunks, 2 * AMX_SIDE * amx_chunks(sample)) * sample.parts, AMX_LINE)

@@ -84,7 +84,7 @@ cdef void block_input_amx_fused(const ConvProblem *problem, const SumOrder *orde
         pixels //= 2
         own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, AMX_POSITIONS, &own.tiling)
     blocking.tasks = sample.groups * own.tiles
-    own.positions = amx_tiling_positions(sample, &own.tiling)
+    own.positions = block_positions(sample, &own.tiling)
     book(&blocking.shared, FUSED_WEIGHTS, sample.groups * steps, amx_step_bytes(sample))
     book(local, FUSED_PREPARED, AMX_STEPS * AMX_SIDE, itemsize_of(sample.dtype))
     book(local, FUSED_OUTPUT, own.positions * amx_chunks(sample) * sample.parts, AMX_LINE)

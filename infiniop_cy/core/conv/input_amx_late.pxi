@@ -30,7 +30,7 @@ cdef bint is_late_input(const ConvProblem *problem, const SumOrder *order, const
     taps of all weights are those of one phase, and those of a panel lie together or pixels are few."""
     cdef const SampleGeometry *sample = &problem.sample
     cdef const ConvView *w = &problem.view[CONV_WEIGHT]
-    cdef int64_t positions = own.tiling.samples * halo_positions(sample, own.tiling.extent, AMX_POSITIONS)
+    cdef int64_t positions = block_positions(sample, &own.tiling)
     return own.tiles == 1 and own.together == 1 and has_one_phase(sample) \
         and positions * AMX_LINE * sample.parts <= own.panels * sample.taps * amx_step_bytes(sample) \
         and late_panel_bytes(sample, order) <= LATE_WEIGHT_BYTES and (w.channel >= w.n or positions <= LATE_PIXELS)

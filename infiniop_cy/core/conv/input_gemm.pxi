@@ -141,13 +141,13 @@ cdef void block_input_gemm(const ConvProblem *problem, const SumOrder *order, in
     while pixels >= 2 * LEAST_TILE_PIXELS and input_tile_shares(problem, own) < threads:
         pixels //= 2
         tile_phases(problem, pixels, most_gemm_positions(sample), joined_gemm_positions(sample), &own.tiling)
-    positions = halo_positions(sample, own.tiling.extent, most_gemm_positions(sample))
+    positions = block_positions(sample, &own.tiling)
     if own.together > 1:
         own.pitch = round_up(own.together * sample.cout, sample.lanes)
     elif packs_folded_lines(problem, order, own.weights.ci.vnni):
         own.lines, own.pitch = True, folded_step(sample)
         positions = positions // own.tiling.extent[2] * (own.tiling.extent[2] + folded_tail(sample))
-    book_input_tiles(problem, order, own.tiling.samples * positions, threads, own, blocking)
+    book_input_tiles(problem, order, positions, threads, own, blocking)
 
 
 cdef void plan_input_prefetch(const ConvRun *run, const InputTile *t, const Halo *halo, const Box *block, int64_t co,

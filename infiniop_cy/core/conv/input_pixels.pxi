@@ -140,7 +140,7 @@ cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) n
             or (gaps_fill_lanes(sample, &tiling, 1.2) and packs_small_blocks(sample)):
         why[0] = b"most lanes would hold what lies between the rows of a tile"
         return False
-    if not block_is_read_often(sample, &tiling, halo_positions(sample, tiling.extent, LANE_MAX_POSITIONS),
+    if not block_is_read_often(sample, &tiling, block_positions(sample, &tiling),
                                CUT_READS if lane_block_is_cut(sample) else 0.3):
         why[0] = b"taps meet so little of the image that packing all of it takes longer than the products"
         return False
@@ -196,12 +196,16 @@ cdef bint packing_outweighs(const ConvProblem *problem) noexcept nogil:
     return 2 * empty <= halves * sample.lanes and sample.cout >= PACKED_CHANNELS * sample.lanes
 
 
-cdef bint suits_gemm(const ConvProblem *problem) noexcept nogil:
+cdef bint suits_gemm(const ConvProblem *problem, const SumOrder *order) noexcept nogil:
     """Say whether gemm computes all: float32 or float64 whose packing takes longer than what it saves, or one tap where
     channels lie side by side, which gemm reads and writes where they lie (measured with narrow vectors: 1.2 to 2.3
-    times as fast)."""
+    times as fast). Its blocks, which hold fewer positions, must be small enough."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef int64_t item = itemsize_of(sample.dtype)
+    cdef int64_t item = itemsize_of(sample.dtype), positions
+    cdef Tiling tiling
+    input_gemm_pixels(sample, order.channels, &tiling, &positions)
+    if positions > most_gemm_positions(sample):
+        return False
     if sample.dtype != sample.compute or has_wide_vectors(sample) or problem.accumulate:
         return False
     if is_one_product(sample) and phase_count(sample) == 1:
@@ -218,7 +222,7 @@ cdef void join_lane_samples(const ConvProblem *problem, const SumOrder *order, i
                             InputPixels *own) noexcept nogil:
     """Join small samples in one tile, but not so many that threads have few tasks; count the tiles."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef int64_t positions = halo_positions(sample, own.tiling.extent, LANE_MAX_POSITIONS)
+    cdef int64_t positions = block_positions(sample, &own.tiling)
     cdef int64_t sums = phase_count(sample) * pixels_rows(sample) * tiling_pixels(&own.tiling), most
     cdef int64_t grid[3]
     phase_grid(sample, grid)
@@ -239,7 +243,7 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
     cdef const RegisterTile *tile = pixels_tile(sample)
     cdef int64_t pixels, width = tile.vectors * sample.lanes
     cdef Scratch *local = &blocking.local
-    if suits_gemm(problem):
+    if suits_gemm(problem, order):
         block_input_gemm(problem, order, gradients, threads, blocking)
         return
     own.weights.ci.columns, own.weights.ci.count = tile.rows, ceil_div(sample.cin, tile.rows)
@@ -251,7 +255,7 @@ cdef void block_input_pixels(const ConvProblem *problem, const SumOrder *order, 
         pixels //= 2
         tile_blocks(sample, pixels, lane_positions(sample, order.channels), &own.tiling)
         join_lane_samples(problem, order, threads, own)
-    own.plane = odd_lines(own.tiling.samples * halo_positions(sample, own.tiling.extent, LANE_MAX_POSITIONS))
+    own.plane = odd_lines(block_positions(sample, &own.tiling))
     own.pitch = own.plane + width
     own.together = groups_together(problem, order, threads, own)
     book_weights(problem, &own.weights, LANE_WEIGHTS, LANE_STAGED_WEIGHTS, blocking)
