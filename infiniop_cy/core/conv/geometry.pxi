@@ -357,6 +357,13 @@ cdef int64_t block_positions(const SampleGeometry *sample, const Tiling *tiling)
     return tiling.samples * halo_positions(sample, tiling.extent, <int64_t>1 << 40)
 
 
+cdef double positions_of_tiles(const SampleGeometry *sample, const Tiling *tiling) noexcept nogil:
+    """Count the positions of the blocks of all tiles of one sample, in one phase."""
+    cdef int64_t grid[3]
+    phase_grid(sample, grid)
+    return <double>block_positions(sample, tiling) * count_tiles(tiling, 1, grid)
+
+
 cdef int64_t tile_blocks(const SampleGeometry *sample, int64_t pixels, int64_t limit, Tiling *tiling) noexcept nogil:
     """Cut one sample of the grid of the largest phase into tiles of at most `pixels` pixels, of several planes where
     the block of one would be too large; return the positions of a block, limit + 1 if there are more than the limit.

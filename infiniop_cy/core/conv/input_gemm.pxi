@@ -59,18 +59,6 @@ cdef int64_t input_gemm_pixels(const SampleGeometry *sample, int64_t channels, T
     return pixels
 
 
-cdef double gemm_positions(const SampleGeometry *sample) noexcept nogil:
-    """Count the positions of the blocks of all tiles of a phase."""
-    cdef int64_t grid[3]
-    cdef int64_t positions
-    cdef SumOrder order
-    cdef Tiling tiling
-    order_panel(sample, &order)
-    input_gemm_pixels(sample, order.channels, &tiling, &positions)
-    phase_grid(sample, grid)
-    return <double>positions * count_tiles(&tiling, 1, grid)
-
-
 cdef bint block_is_cut(const SampleGeometry *sample, int64_t channels) noexcept nogil:
     """Say whether blocks of tiles of whole rows and planes would be too large."""
     cdef int64_t positions
@@ -89,7 +77,7 @@ cdef bint accepts_input_gemm(const SampleGeometry *sample, const char **why) noe
         why[0] = b"the block that the taps of a tile reach is too large"
         return False
     if positions > sample.taps * tiling_pixels(&tiling) or (
-            block_is_cut(sample, order.channels) and not block_is_read_often(sample, &tiling, positions, CUT_READS)):
+            block_is_cut(sample, order.channels) and not blocks_are_read_often(sample, &tiling, CUT_READS)):
         why[0] = b"the block that the taps of a tile reach has more positions than they read"
         return False
     if padding_costs_more(sample):

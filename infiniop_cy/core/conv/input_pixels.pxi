@@ -100,15 +100,19 @@ cdef int64_t cut_input_pixels(const SampleGeometry *sample, int64_t channels, Ti
     return pixels
 
 
-cdef void order_input_pixels(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
-    """Sum in panels of several taps, of fewer channels than gemm where their block would be too large."""
-    cdef Tiling tiling
+cdef void fit_input_pixels(const SampleGeometry *sample, SumOrder *order, Tiling *tiling) noexcept nogil:
+    """Find panels of several taps, of fewer channels than gemm's where their block would be too large, and tiles."""
     order_panel(sample, order)
-    cut_input_pixels(sample, order.channels, &tiling)
-    while order.channels > LANE_FEWEST_CHANNELS and not block_fits(sample, order.channels, &tiling):
-        order.channels = even_channels(sample.cout, order.channels // 2)
-        order.taps = min(sample.taps, max(<int64_t>1, PANEL_DEPTH // order.channels))
-        cut_input_pixels(sample, order.channels, &tiling)
+    cut_input_pixels(sample, order.channels, tiling)
+    while order.channels > LANE_FEWEST_CHANNELS and not block_fits(sample, order.channels, tiling):
+        order_panel_of(sample, order.channels // 2, order)
+        cut_input_pixels(sample, order.channels, tiling)
+
+
+cdef void order_input_pixels(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
+    """Sum in panels whose block is small enough."""
+    cdef Tiling tiling
+    fit_input_pixels(sample, order, &tiling)
 
 
 cdef bint lane_block_is_cut(const SampleGeometry *sample) noexcept nogil:
@@ -131,8 +135,7 @@ cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) n
             or phase_count(sample) * pixels_rows(sample) > LANE_ROWS:
         why[0] = b"no input pixels, or phases of the stride by input channels are too many rows"
         return False
-    order_input_pixels(sample, &order)
-    cut_input_pixels(sample, order.channels, &tiling)
+    fit_input_pixels(sample, &order, &tiling)
     if not block_fits(sample, order.channels, &tiling):
         why[0] = b"the block that the taps of a tile reach is too large"
         return False
@@ -140,8 +143,7 @@ cdef bint accepts_input_pixels(const SampleGeometry *sample, const char **why) n
             or (gaps_fill_lanes(sample, &tiling, 1.2) and packs_small_blocks(sample)):
         why[0] = b"most lanes would hold what lies between the rows of a tile"
         return False
-    if not block_is_read_often(sample, &tiling, block_positions(sample, &tiling),
-                               CUT_READS if lane_block_is_cut(sample) else 0.3):
+    if not blocks_are_read_often(sample, &tiling, CUT_READS if lane_block_is_cut(sample) else 0.3):
         why[0] = b"taps meet so little of the image that packing all of it takes longer than the products"
         return False
     if padding_fills_lanes(sample):
@@ -203,10 +205,10 @@ cdef bint suits_gemm(const ConvProblem *problem, const SumOrder *order) noexcept
     cdef const SampleGeometry *sample = &problem.sample
     cdef int64_t item = itemsize_of(sample.dtype), positions
     cdef Tiling tiling
+    if sample.dtype != sample.compute or has_wide_vectors(sample) or problem.accumulate:
+        return False
     input_gemm_pixels(sample, order.channels, &tiling, &positions)
     if positions > most_gemm_positions(sample):
-        return False
-    if sample.dtype != sample.compute or has_wide_vectors(sample) or problem.accumulate:
         return False
     if is_one_product(sample) and phase_count(sample) == 1:
         return problem.view[CONV_GRAD_OUTPUT].channel == item and problem.view[CONV_GRAD_INPUT].channel == item

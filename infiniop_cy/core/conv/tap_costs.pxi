@@ -47,12 +47,9 @@ cdef double existing_products(const SampleGeometry *sample, int axes=3) noexcept
     return all_axes
 
 
-cdef bint block_is_read_often(const SampleGeometry *sample, const Tiling *tiling, int64_t positions,
-                              double times) noexcept nogil:
-    """Say whether taps meet the positions of a tile's block so many times, where padding is met by none."""
-    cdef int64_t grid[3]
-    phase_grid(sample, grid)
-    return existing_products(sample) >= times * positions * count_tiles(tiling, 1, grid)
+cdef bint blocks_are_read_often(const SampleGeometry *sample, const Tiling *tiling, double times) noexcept nogil:
+    """Say whether taps meet the positions of the blocks so many times, where padding is met by none."""
+    return existing_products(sample) >= times * positions_of_tiles(sample, tiling)
 
 
 cdef double multiply_adds(const SampleGeometry *sample, double products) noexcept nogil:
@@ -143,24 +140,20 @@ cdef double lanes_of_pixels_time(const SampleGeometry *sample, const TapCounts *
     """Estimate grad_input:pixels, but for its weights."""
     cdef Tiling tiling
     cdef SumOrder order
-    cdef int64_t grid[3]
     cdef double product, gaps, packed
     if pairs_in_lanes(sample):
         product = 0.24
     else:  # Of one channel each load of pixels is for one multiply-add.
         product = 0.95 if sample.cin == 1 and sample.cout <= STENCIL_OUTPUTS else 0.42
-    order_input_pixels(sample, &order)
-    cut_input_pixels(sample, order.channels, &tiling)
-    phase_grid(sample, grid)
+    fit_input_pixels(sample, &order, &tiling)
     gaps = max(0.0, lanes_multiplied(sample, &tiling) / sample.pixels_in - 1)
-    packed = max(n.reached * read_positions(sample),
-                 <double>count_tiles(&tiling, 1, grid) * halo_positions(sample, tiling.extent, LANE_MAX_POSITIONS))
+    packed = max(n.reached * read_positions(sample), positions_of_tiles(sample, &tiling))
     return n.products * (1 + 0.5 * gaps) * n.cin / sample.lanes * n.cout * product + packed * n.cout * 0.11 \
         + n.image * 18 + n.pieces * n.cin * 7 + n.phases * n.vectors * 8 + 200
 
 
 cdef double read_positions(const SampleGeometry *sample) noexcept nogil:
-    """Estimate of how many pixels grad_output, or an output's input, packing reads for a phase: of classes of taps
+    """Estimate how many pixels of grad_output, or an output's input, packing reads for a phase: of classes of taps
     those that they meet, else all."""
     cdef double positions = 1
     cdef Halo halo
@@ -179,13 +172,18 @@ cdef double input_time(const SampleGeometry *sample, const TapCounts *n) noexcep
     cdef double weights = sample.taps * n.cout * n.vectors / WEIGHT_SAMPLES * (2 if sample.forward else 1)
     cdef double packed = n.reached * read_positions(sample) * n.cout, rows = 0
     cdef double products = min(n.products, n.pixels * n.taps)
+    cdef SumOrder order
+    cdef Tiling tiling
+    cdef int64_t positions
     if accepts_input_amx(sample, &why) or accepts_input_amx_fused(sample, &why):
         return n.products * n.vectors * n.cout * 0.065 + packed * 0.15 + n.image * 14 + n.pieces * n.cin * 9 \
             + n.phases * n.vectors * 45 + weights * 8 + 1200
     if accepts_input_pixels(sample, &why):
         return lanes_of_pixels_time(sample, n) + weights * 52
     if accepts_input_gemm(sample, &why):
-        packed = n.reached * max(read_positions(sample), gemm_positions(sample)) * n.cout
+        order_panel(sample, &order)
+        input_gemm_pixels(sample, order.channels, &tiling, &positions)
+        packed = n.reached * max(read_positions(sample), positions_of_tiles(sample, &tiling)) * n.cout
         return n.products * left_products(sample) * n.vectors * n.cout * (0.11 if bfloat16_dot2(sample) else 0.22) \
             + packed * 0.2 + n.image * 17 + n.pieces * n.cin * 9 + n.phases * n.vectors * 70 + weights * 12
     if sample.forward or n.cout < FEW_OUTPUTS:

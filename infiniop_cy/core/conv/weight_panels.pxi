@@ -28,10 +28,15 @@ cdef int64_t even_channels(int64_t cout, int64_t max_channels) noexcept nogil:
     return round_up(ceil_div(all_channels, ceil_div(all_channels, max_channels)), 2)
 
 
+cdef void order_panel_of(const SampleGeometry *sample, int64_t max_channels, SumOrder *order) noexcept nogil:
+    """Sum in panels of at most about so many channels, and as many taps as they leave room for."""
+    order.channels = even_channels(sample.cout, max_channels)
+    order.taps = min(sample.taps, max(<int64_t>1, PANEL_DEPTH // order.channels))
+
+
 cdef void order_panel(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
     """Sum in panels of several taps."""
-    order.channels = even_channels(sample.cout, max(<int64_t>PANEL_CHANNELS, PANEL_TAP_CHANNELS // sample.taps))
-    order.taps = min(sample.taps, max(<int64_t>1, PANEL_DEPTH // order.channels))
+    order_panel_of(sample, max(<int64_t>PANEL_CHANNELS, PANEL_TAP_CHANNELS // sample.taps), order)
 
 
 cdef bint meets_no_padding(const SampleGeometry *sample) noexcept nogil:
