@@ -2,6 +2,7 @@
 
     python tests/attack_conv.py --seeds 0 50000 --jobs 2            small geometries, every algorithm: values and bits
     python tests/attack_conv.py --seeds 0 2000 --large              with work for seven threads: bits by threads, too
+    python tests/attack_conv.py --seeds 0 2000 --families           of the sizes of networks and benchmarks
     python tests/attack_conv.py --seeds 0 50000 --forward           iop.conv, what test_conv_forward.py asks
     python tests/attack_conv.py --seeds 0 5000 --pixels             layers of networks, what test_conv_pixels.py asks
 
@@ -13,6 +14,7 @@ import concurrent.futures
 import os
 import sys
 import traceback
+from functools import partial
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the reference's products are small
 
@@ -23,20 +25,20 @@ import test_conv_random as tests
 from infiniop_cy.core._core import build_info
 from infiniop_cy.testing import DTYPES
 
+DRAWS = {"small": tests.random_case, "large": partial(tests.random_case, **tests.LARGE), "families": tests.family_case}
 BACKWARD = (tests.check_exact, tests.check_layout, tests.check_channels_last, tests.check_batch, tests.check_threads)
 FORWARD = (forward.check_exact, forward.check_layout, forward.check_channels_last, forward.check_batch,
            forward.check_threads)
 
 
-def attack(seed, large, checks):
+def attack(seed, sizes, checks):
     """The failures of one seed, as text."""
-    limits = tests.LARGE if large else {}
     dtype = DTYPES[seed % len(DTYPES)]
     failures = []
-    for check in checks if large else checks[:-1]:
-        case, rng = tests.random_case(seed, **limits)
+    for check in checks[:-1] if sizes == "small" else checks:
+        case, rng = DRAWS[sizes](seed)
         try:
-            check(case, dtype, rng, f"{'large ' * large}seed {seed} {dtype}")
+            check(case, dtype, rng, f"{sizes}, seed {seed} {dtype}")
         except Exception:  # of any kind: that is what is looked for
             failures.append(f"{check.__name__}: {traceback.format_exc(limit=-1)}")
     return failures
@@ -54,32 +56,31 @@ def attack_pixels(seed):
 
 
 def attack_range(arguments):
-    first, last, large, is_forward, of_pixels = arguments
-    if of_pixels:
+    first, last, sizes, is_forward = arguments
+    if sizes == "pixels":
         return [failure for seed in range(first, last) for failure in attack_pixels(seed)]
     checks = FORWARD if is_forward else BACKWARD
-    return [failure for seed in range(first, last) for failure in attack(seed, large, checks)]
+    return [failure for seed in range(first, last) for failure in attack(seed, sizes, checks)]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 1000), metavar=("FIRST", "LAST"))
-    parser.add_argument("--large", action="store_true")
+    for sizes in ("large", "families", "pixels"):
+        parser.add_argument(f"--{sizes}", dest="sizes", action="store_const", const=sizes, default="small")
     parser.add_argument("--forward", action="store_true", help="iop.conv instead of conv_backward")
-    parser.add_argument("--pixels", action="store_true", help="both, of larger layers, whatever their channels' place")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     first, last = options.seeds
-    step = 20 if options.large else 200
-    ranges = [(n, min(n + step, last), options.large, options.forward, options.pixels)
-              for n in range(first, last, step)]
+    step = 200 if options.sizes == "small" else 20
+    ranges = [(n, min(n + step, last), options.sizes, options.forward) for n in range(first, last, step)]
     count = 0
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
         for failures in pool.map(attack_range, ranges):
             for failure in failures:
                 count += 1
                 print(failure, flush=True)
-    print(f"kernels of {build_info()['isa']}: seeds {first} to {last}{', large' * options.large}: {count} failures")
+    print(f"kernels of {build_info()['isa']}: {options.sizes}, seeds {first} to {last}: {count} failures")
     sys.exit(count > 0)
 
 

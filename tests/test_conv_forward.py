@@ -17,7 +17,7 @@ from test_conv import (
     lay_at_random,
     tensor_core_error,
 )
-from test_conv_random import LARGE, check_seeds, random_case, small_groups, with_tiny_numbers
+from test_conv_random import LARGE, check_seeds, family_case, random_case, small_groups, with_tiny_numbers
 
 import infiniop_cy as iop
 from infiniop_cy.core._core import build_info, conv_algorithms
@@ -87,6 +87,7 @@ def test_exact_on_random_geometries(block, dtype):
 def test_exact_where_there_is_work(dtype):
     """Several tiles, tasks and threads."""
     check_seeds(check_exact, dtype, range(12), **LARGE)
+    check_seeds(check_exact, dtype, range(8, 16), family_case)
 
 
 @each_dtype

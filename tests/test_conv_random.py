@@ -23,9 +23,11 @@ from test_conv import (
 import infiniop_cy as iop
 from infiniop_cy.testing import DTYPES, LAYOUTS, dtype_of
 from infiniop_cy.testing.conv import CONV_CASES, ConvCase, make_case, random_geometry, reference_conv_backward
+from infiniop_cy.testing.conv_families import family_geometry
 
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 LARGE = {"products": (7 << 21, 1 << 25), "elements": 1 << 20}  # work enough for seven threads
+FAMILIES = {"products": 1 << 25, "elements": 1 << 20}
 
 
 def random_case(seed, **limits):
@@ -34,11 +36,16 @@ def random_case(seed, **limits):
     return random_geometry(lambda low, high: int(rng.integers(low, high + 1)), **limits), rng
 
 
-def check_seeds(check, dtype, seeds, **limits):
+def family_case(seed):
+    """The same, of the sizes of networks and benchmarks."""
+    return family_geometry(seed, **FAMILIES), np.random.default_rng(seed)
+
+
+def check_seeds(check, dtype, seeds, draw=random_case, **limits):
     """A check, of this file or of test_conv_forward.py, on the geometry of each seed."""
     for seed in seeds:
-        case, rng = random_case(seed, **limits)
-        check(case, dtype, rng, f"{'large ' * bool(limits)}seed {seed}")
+        case, rng = draw(seed, **limits)
+        check(case, dtype, rng, f"{draw.__name__} of seed {seed}, {limits}")
 
 
 def small_groups(seed):
@@ -163,6 +170,13 @@ def check_channels_last(case, dtype, rng, call):
 @pytest.mark.parametrize("check", [check_layout, check_channels_last])
 def test_bits_do_not_depend_on_the_layout(check, dtype):
     check_seeds(check, dtype, range(60))
+
+
+@each_dtype
+@pytest.mark.parametrize("check", [check_exact, check_channels_last])
+def test_families(check, dtype):
+    """Large images of few channels, far taps of large images, many channels."""
+    check_seeds(check, dtype, range(8), family_case)
 
 
 # Blocks of more positions than lines may have; more taps than rows of a task of grad_weight, of which it has one or two
