@@ -25,7 +25,9 @@ include "elementwise/run.pxi"       # chunks and tiles, by threads
 include "fixed_point/sums.pxi"      # sums of gradients over shards, exact in any order
 
 include "conv/problem.pxi"          # rules, one sample's geometry, where the tensors lie
-include "conv/geometry.pxi"         # tiles, phases, taps, halos
+include "conv/boxes.pxi"            # boxes of positions, grids cut into tiles
+include "conv/geometry.pxi"         # pixels, taps, phases, halos
+include "conv/tap_classes.pxi"      # the input by classes of taps, for grad_weight
 include "conv/forward.pxi"          # the forward convolution, as a grad_input of exchanged roles
 include "conv/algorithm.pxi"        # what an algorithm is: functions, order of sums, blocking, scratch
 include "conv/values.pxi"           # single values and short rows of them

@@ -2,24 +2,6 @@
 #
 # grad_input goes by phases: the input pixels of one residue of the stride, which only the taps of one class reach. In a
 # phase, output pixel = step of the phase + an offset that falls by `hop` from tap to tap of the class.
-#
-# grad_weight goes by classes of taps: for all taps of a class, the input pixels that meet output pixels 0, 1, 2, ...
-# lie a stride apart, and from tap to tap of the class they move by `hop` such steps. Or, interleaved, all classes
-# together: positions `common` input pixels apart, an output pixel every `period` of them, a tap every `hop`.
-
-
-# Positions of one tensor: first + i * step along each spatial axis, in `samples` samples from n on.
-ctypedef struct Box:
-    int64_t n, samples
-    int64_t first[3]
-    int64_t step[3]
-    int64_t extent[3]
-
-
-# How a grid of pixels is cut: so many samples, and so many pixels along each axis, in one tile.
-ctypedef struct Tiling:
-    int64_t samples
-    int64_t extent[3]
 
 
 # The input pixels first + step * stride along each axis, and the taps that reach them.
@@ -29,138 +11,7 @@ ctypedef struct Phase:
     int64_t tap_count
 
 
-# ---- numbers
-
-cdef int64_t ceil_div(int64_t n, int64_t of) noexcept nogil:
-    """Divide n >= 0, rounding up."""
-    return n // of + (n % of != 0)
-
-
-cdef int64_t floor_div(int64_t a, int64_t b) noexcept nogil:
-    """Divide, rounding down also where a < 0."""
-    return a // b if a >= 0 else -(-(a + 1) // b + 1)
-
-
-cdef int64_t round_up(int64_t n, int64_t to) noexcept nogil:
-    """Return the least multiple of `to` that is not below n."""
-    return (n + to - 1) // to * to
-
-
-# ---- boxes and tiles
-
-cdef int64_t box_positions(const Box *box) noexcept nogil:
-    """Count the positions in a box, those of all its samples together."""
-    return box.samples * box.extent[0] * box.extent[1] * box.extent[2]
-
-
-cdef int64_t sample_positions(const int64_t *extent, int64_t limit) noexcept nogil:
-    """Count the positions of one sample with these extents; limit + 1 if there are more than the limit."""
-    cdef int64_t positions = 1
-    cdef int d
-    for d in range(3):
-        if extent[d] > limit or mul_overflows(positions, extent[d], &positions) or positions > limit:
-            return limit + 1
-    return positions
-
-
-cdef int64_t positions_under(const Box *tile, const int64_t *extent) noexcept nogil:
-    """Count the positions of a block with these extents from the first pixel of a tile's sample to its last."""
-    return ((tile.extent[0] - 1) * extent[1] + tile.extent[1] - 1) * extent[2] + tile.extent[2]
-
-
-cdef int64_t positions_of(const Box *part, const Box *block) noexcept nogil:
-    """Count the positions of a block from the first pixel of a part to its last, samples following each other."""
-    return (part.samples - 1) * (block.extent[0] * block.extent[1] * block.extent[2]) \
-        + positions_under(part, block.extent)
-
-
-cdef int64_t next_pixel(const Box *part, const Box *block, int64_t position) noexcept nogil:
-    """Find the first position of a block, from that one on, that is a pixel of a part and not between pixels; where
-    there is none, a position behind the last of them."""
-    cdef int64_t x = position % block.extent[2], row = position // block.extent[2], y, plane, z, n
-    if x >= part.extent[2]:
-        row, x = row + 1, 0
-    y, plane = row % block.extent[1], row // block.extent[1]
-    if y >= part.extent[1]:
-        plane, y, x = plane + 1, 0, 0
-    z, n = plane % block.extent[0], plane // block.extent[0]
-    if z >= part.extent[0]:
-        n, z, y, x = n + 1, 0, 0, 0
-    return ((n * block.extent[0] + z) * block.extent[1] + y) * block.extent[2] + x
-
-
-cdef void tile_grid(const int64_t *size, int64_t pixels, Tiling *tiling) noexcept nogil:
-    """Cut one sample into tiles of at most `pixels` pixels: whole rows and planes as far as they fit, else pieces of
-    equal length."""
-    cdef int64_t left = pixels, length
-    cdef int d
-    for d in range(2, -1, -1):
-        length = max(<int64_t>1, size[d])
-        tiling.extent[d] = ceil_div(length, ceil_div(length, left))
-        left //= tiling.extent[d]
-    tiling.samples = 1
-
-
-cdef void tile_depth(const int64_t *size, int64_t pixels, Tiling *tiling) noexcept nogil:
-    """Cut one sample into tiles of at most `pixels` pixels: whole rows, about as many planes of them as rows in a
-    plane."""
-    cdef int64_t rows, planes = 1
-    tile_grid(size, pixels, tiling)
-    rows = pixels // tiling.extent[2]
-    while planes < size[0] and (planes + 1) * (planes + 1) <= rows:
-        planes += 1
-    tile_grid(size, pixels // planes, tiling)
-    tiling.extent[0] = planes
-
-
-cdef void one_sample_tiling(const int64_t *extent, Tiling *tiling) noexcept nogil:
-    """Make tiles with these extents, of one sample each."""
-    memcpy(tiling.extent, extent, sizeof(tiling.extent))
-    tiling.samples = 1
-
-
-cdef int64_t tiling_pixels(const Tiling *tiling) noexcept nogil:
-    """Count the pixels of a whole tile."""
-    return tiling.samples * tiling.extent[0] * tiling.extent[1] * tiling.extent[2]
-
-
-cdef void join_samples(const int64_t *size, int64_t batch, int64_t samples, Tiling *tiling) noexcept nogil:
-    """Let a tile that holds a whole sample hold at most so many of them."""
-    cdef int d
-    for d in range(3):
-        if tiling.extent[d] < size[d]:
-            return
-    tiling.samples = max(<int64_t>1, min(batch, samples))
-
-
-cdef void join_evenly(const int64_t *size, int64_t batch, int64_t samples, Tiling *tiling) noexcept nogil:
-    """Do so with about as many in each tile."""
-    join_samples(size, batch, samples, tiling)
-    tiling.samples = ceil_div(batch, ceil_div(batch, tiling.samples)) if batch else 1
-
-
-cdef int64_t count_tiles(const Tiling *tiling, int64_t batch, const int64_t *size) noexcept nogil:
-    """Count the tiles of (batch, size) pixels."""
-    return ceil_div(batch, tiling.samples) * ceil_div(size[0], tiling.extent[0]) * ceil_div(size[1], tiling.extent[1]) \
-        * ceil_div(size[2], tiling.extent[2])
-
-
-cdef bint nth_tile(const Tiling *tiling, int64_t batch, const int64_t *size, int64_t number, Box *tile) noexcept nogil:
-    """Make the tile of that number of (batch, size) pixels; return False if there are fewer."""
-    cdef int64_t count
-    cdef int d
-    for d in range(2, -1, -1):
-        count = ceil_div(size[d], tiling.extent[d])
-        if count == 0:
-            return False
-        tile.first[d] = number % count * tiling.extent[d]
-        tile.extent[d] = min(tiling.extent[d], size[d] - tile.first[d])
-        tile.step[d] = 1
-        number //= count
-    tile.n = number * tiling.samples
-    tile.samples = min(tiling.samples, batch - tile.n)
-    return tile.n < batch
-
+# ---- pixels and taps
 
 cdef void output_size(const SampleGeometry *sample, int64_t *size) noexcept nogil:
     """Write the extents of grad_output."""
@@ -182,6 +33,28 @@ cdef void tap_index(const SampleGeometry *sample, int64_t tap, int64_t *k) noexc
     for d in range(2, -1, -1):
         k[d] = tap % sample.axis[d].kernel
         tap //= sample.axis[d].kernel
+
+
+cdef void input_pixel(const SampleGeometry *sample, const int64_t *o, int64_t tap, int64_t *i) noexcept nogil:
+    """Write the input pixel that output pixel o meets under a tap; it is outside of the image where it is padding."""
+    cdef int64_t k[3]
+    cdef int d
+    tap_index(sample, tap, k)
+    for d in range(3):
+        i[d] = o[d] * sample.axis[d].stride + k[d] * sample.axis[d].dilation - sample.axis[d].before
+
+
+cdef void steps_inside(const ConvAxis *axis, int64_t first, int64_t extent, int64_t k, int64_t *begin,
+                       int64_t *end) noexcept nogil:
+    """Find which of `extent` output pixels, from `first` on, meet the input under tap k, and no padding."""
+    cdef int64_t before = axis.before - k * axis.dilation
+    begin[0] = min(extent, max(<int64_t>0, -floor_div(-before, axis.stride) - first))
+    end[0] = max(begin[0], min(extent, floor_div(axis.size_in - 1 + before, axis.stride) + 1 - first))
+
+
+cdef bint is_inside(const int64_t *pixel, const int64_t *size) noexcept nogil:
+    """Say whether a pixel lies in an image of that size."""
+    return 0 <= pixel[0] < size[0] and 0 <= pixel[1] < size[1] and 0 <= pixel[2] < size[2]
 
 
 # ---- phases of the input, for grad_input
@@ -459,104 +332,3 @@ cdef int64_t tap_place(const SampleGeometry *sample, const Box *block, const int
     """Return the position of an output pixel under step 0 of the phase in a block of all classes, one after the other:
     that of the class of tap k."""
     return tap_class(sample, k) * box_positions(block) + block_offset(block, output, low)
-
-
-# ---- classes of taps, for grad_weight
-
-# The input under a tile of output pixels: class by class, or interleaved (one "class" of all taps).
-ctypedef struct InputBlock:
-    int64_t classes[3]    # of taps, along each axis
-    int64_t extent[3]     # positions of a class
-    int64_t step[3]       # input pixels from position to position
-    int64_t pixel[3]      # positions from output pixel to output pixel
-    int64_t hop[3]        # positions from tap to tap of a class
-    int64_t sample        # positions from sample to sample
-    int64_t plane         # positions of a class, all samples of the tile together
-    int64_t behind        # zeros that follow the last class, where rows share them (amx_gaps.pxi)
-
-
-cdef int64_t class_count(const InputBlock *block) noexcept nogil:
-    """Count the classes along all axes."""
-    return block.classes[0] * block.classes[1] * block.classes[2]
-
-
-cdef bint fill_input_block(const SampleGeometry *sample, const int64_t *extent, int64_t samples, bint interleaved,
-                           int64_t align, int64_t limit, InputBlock *block) noexcept nogil:
-    """Lay out the input under a tile of `extent` output pixels and `samples` samples, which begin at multiples of
-    `align` positions. Return False where the classes of one channel and sample have more positions than the limit."""
-    cdef const ConvAxis *axis
-    cdef int64_t extra, last_tap, positions
-    cdef int d
-    for d in range(3):
-        axis = &sample.axis[d]
-        block.classes[d] = 1 if interleaved else min(axis.period, axis.kernel)
-        block.step[d] = axis.common if interleaved else axis.stride
-        block.pixel[d] = axis.period if interleaved else 1
-        block.hop[d] = axis.hop
-        last_tap = axis.kernel - 1 if interleaved else (axis.kernel - 1) // axis.period
-        if mul_overflows(extent[d] - 1, block.pixel[d], &positions) or mul_overflows(last_tap, axis.hop, &extra) \
-                or add_overflows(positions, extra, &positions):
-            return False
-        block.extent[d] = positions + 1
-    positions = sample_positions(block.extent, limit)
-    extra = sample_positions(block.classes, limit)
-    if positions > limit or extra > limit or positions * extra > limit:
-        return False
-    block.sample = round_up(positions, align)
-    block.plane, block.behind = samples * block.sample, 0
-    return True
-
-
-cdef void class_box(const SampleGeometry *sample, const InputBlock *block, const Box *tile, int64_t number,
-                    Box *box) noexcept nogil:
-    """Make the box of input pixels of the class of that number, for the tile's samples."""
-    cdef int d
-    box.n, box.samples = tile.n, tile.samples
-    for d in range(2, -1, -1):
-        box.first[d] = tile.first[d] * sample.axis[d].stride + number % block.classes[d] * sample.axis[d].dilation \
-            - sample.axis[d].before
-        number //= block.classes[d]
-        box.step[d], box.extent[d] = block.step[d], block.extent[d]
-
-
-cdef int64_t tap_position(const SampleGeometry *sample, const InputBlock *block, int64_t tap,
-                          int64_t *in_class) noexcept nogil:
-    """Return the class of a tap; in_class: the position in it that the tile's first pixel meets."""
-    cdef int64_t tap_class[3]
-    cdef int64_t rank[3]
-    cdef int64_t k[3]
-    cdef int d
-    tap_index(sample, tap, k)
-    for d in range(3):
-        tap_class[d] = 0 if block.classes[d] == 1 else k[d] % block.classes[d]
-        rank[d] = k[d] if block.classes[d] == 1 else k[d] // block.classes[d]
-    in_class[0] = (rank[0] * block.hop[0] * block.extent[1] + rank[1] * block.hop[1]) * block.extent[2] \
-        + rank[2] * block.hop[2]
-    return (tap_class[0] * block.classes[1] + tap_class[1]) * block.classes[2] + tap_class[2]
-
-
-cdef int64_t pixel_row(const InputBlock *block, int64_t n, int64_t z, int64_t y) noexcept nogil:
-    """Return the position in a class of the first pixel of a tile's row, in the tile's n-th sample."""
-    return n * block.sample + (z * block.pixel[0] * block.extent[1] + y * block.pixel[1]) * block.extent[2]
-
-
-cdef void input_pixel(const SampleGeometry *sample, const int64_t *o, int64_t tap, int64_t *i) noexcept nogil:
-    """Write the input pixel that output pixel o meets under a tap; it is outside of the image where it is padding."""
-    cdef int64_t k[3]
-    cdef int d
-    tap_index(sample, tap, k)
-    for d in range(3):
-        i[d] = o[d] * sample.axis[d].stride + k[d] * sample.axis[d].dilation - sample.axis[d].before
-
-
-cdef void steps_inside(const ConvAxis *axis, int64_t first, int64_t extent, int64_t k, int64_t *begin,
-                       int64_t *end) noexcept nogil:
-    """Find which of `extent` output pixels, from `first` on, meet the input under tap k, and no padding."""
-    cdef int64_t before = axis.before - k * axis.dilation
-    begin[0] = min(extent, max(<int64_t>0, -floor_div(-before, axis.stride) - first))
-    end[0] = max(begin[0], min(extent, floor_div(axis.size_in - 1 + before, axis.stride) + 1 - first))
-
-
-cdef bint is_inside(const int64_t *pixel, const int64_t *size) noexcept nogil:
-    """Say whether a pixel lies in an image of that size."""
-    return 0 <= pixel[0] < size[0] and 0 <= pixel[1] < size[1] and 0 <= pixel[2] < size[2]
