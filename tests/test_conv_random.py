@@ -179,10 +179,11 @@ def test_families(check, dtype):
     check_seeds(check, dtype, range(8), family_case)
 
 
-# Blocks of more positions than lines may have; more taps than rows of a task of grad_weight, of which it has one or two
-# channels, or which are outer products; boxes of taps, the last ones smaller, as lines and as planes; and channels in
-# the lanes under more taps than have sums of grad_weight there.
+# Blocks of more positions than lines may have, and such as only small tiles have few enough of; more taps than rows of a
+# task of grad_weight, of which it has one or two channels, or which are outer products; boxes of taps, the last ones
+# smaller, as lines and as planes; and channels in the lanes under more taps than have sums of grad_weight there.
 LONG_KERNELS = (ConvCase("large-block", 2, 1, 5, 3, (15, 63, 15), (7, 7, 7), (2, 2, 4)),
+                ConvCase("small-tiles", 1, 1, 8, 4, (11, 36, 49), (7, 7, 5)),
                 ConvCase("one-channel", 1, 1, 6, 20, (32, 42), (26, 23)),
                 ConvCase("outer", 1, 1, 5, 24, (29, 30), (29, 29)),
                 ConvCase("boxes", 2, 1, 26, 5, (9, 12, 6), (5, 7, 4), (1, 2, 1), (2, 0, 3)),

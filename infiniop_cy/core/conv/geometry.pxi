@@ -252,6 +252,17 @@ cdef int64_t tile_blocks(const SampleGeometry *sample, int64_t pixels, int64_t l
     return positions
 
 
+cdef int64_t fit_tiles(const SampleGeometry *sample, int64_t pixels, int64_t least, int64_t limit, Tiling *tiling,
+                       int64_t *positions) noexcept nogil:
+    """Cut tiles as tile_blocks does, of half as many pixels as long as their block would be too large and they have
+    more than the least; return their pixels, at most."""
+    positions[0] = tile_blocks(sample, pixels, limit, tiling)
+    while positions[0] > limit and pixels > least:
+        pixels //= 2
+        positions[0] = tile_blocks(sample, pixels, limit, tiling)
+    return pixels
+
+
 cdef int64_t tile_phases(const ConvProblem *problem, int64_t pixels, int64_t most, int64_t limit,
                          Tiling *tiling) noexcept nogil:
     """Cut the grid of the largest phase into tiles of at most `pixels` pixels, with blocks of at most `most` positions

@@ -41,11 +41,13 @@ cdef void order_input_amx(const SampleGeometry *sample, SumOrder *order) noexcep
     order.taps = sample.taps
 
 
-cdef int64_t input_amx_pixels(const SampleGeometry *sample, int64_t channels) noexcept nogil:
-    """Return the pixels of a tile, where there is no need for more tasks."""
+cdef int64_t input_amx_pixels(const SampleGeometry *sample, int64_t channels, Tiling *tiling,
+                              int64_t *positions) noexcept nogil:
+    """Cut tiles where there is no need for more tasks, whose block fits if it can; return their pixels, at most."""
     cdef int64_t task_channels = min(round_up(sample.cin, AMX_SIDE), <int64_t>AMX_TASK_PANELS * AMX_SIDE)
     cdef int64_t bytes = amx_element_bytes(sample) * round_up(channels, AMX_STEPS) + 4 * task_channels
-    return max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS, AMX_INPUT_BYTES // bytes))
+    cdef int64_t pixels = max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS, AMX_INPUT_BYTES // bytes))
+    return fit_tiles(sample, pixels, AMX_MIN_PIXELS, AMX_POSITIONS, tiling, positions)
 
 
 cdef bint pointwise_pays(const SampleGeometry *sample) noexcept nogil:
@@ -77,7 +79,7 @@ cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noex
         why[0] = b"gaps between rows and padding do not pay for taking numbers apart"
         return False
     order_input_amx(sample, &order)
-    positions = tile_blocks(sample, input_amx_pixels(sample, order.channels), AMX_POSITIONS, &tiling)
+    input_amx_pixels(sample, order.channels, &tiling, &positions)
     if positions > AMX_POSITIONS or positions > sample.taps * tiling_pixels(&tiling) + 3 * AMX_SIDE:
         why[0] = b"the block that the taps of a tile reach is too large"
         return False
@@ -122,7 +124,7 @@ cdef void block_input_amx(const ConvProblem *problem, const SumOrder *order, int
     cdef int64_t pixels, chunks
     own.together = joined_groups(sample)
     widen_groups(&wide.sample, own.together, &sums)
-    pixels = input_amx_pixels(sample, sums.channels)
+    pixels = input_amx_pixels(sample, sums.channels, &own.tiling, &own.positions)
     own.panels = ceil_div(sample.cin, AMX_SIDE)
     own.task_panels = min(own.panels, <int64_t>AMX_TASK_PANELS)
     own.tiles = tile_phases(&wide, pixels, AMX_POSITIONS, AMX_POSITIONS, &own.tiling)

@@ -31,6 +31,13 @@ cdef int64_t halo_taps(const SampleGeometry *sample) noexcept nogil:
     return halo_positions(sample, one, AMX_MAX_TAPS)
 
 
+cdef int64_t input_fused_pixels(const SampleGeometry *sample, Tiling *tiling, int64_t *positions) noexcept nogil:
+    """Cut tiles where there is no need for more tasks, whose block fits if it can; return their pixels, at most."""
+    cdef int64_t bytes = amx_element_bytes(sample) * sample.cout + 4 * AMX_SIDE
+    cdef int64_t pixels = max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS, AMX_INPUT_BYTES // bytes))
+    return fit_tiles(sample, pixels, AMX_MIN_PIXELS, AMX_POSITIONS, tiling, positions)
+
+
 cdef bint accepts_input_amx_fused(const SampleGeometry *sample, const char **why) noexcept nogil:
     cdef int64_t grid[3]
     cdef int64_t positions, phases = phase_count(sample)
@@ -51,17 +58,11 @@ cdef bint accepts_input_amx_fused(const SampleGeometry *sample, const char **why
     if halo_taps(sample) > AMX_MAX_TAPS or 2 * sample.taps < halo_taps(sample):
         why[0] = b"the taps are too far apart"
         return False
-    positions = tile_blocks(sample, input_fused_pixels(sample), AMX_POSITIONS, &tiling)
+    input_fused_pixels(sample, &tiling, &positions)
     if positions > AMX_POSITIONS or positions > sample.taps * tiling_pixels(&tiling) + 3 * AMX_SIDE:
         why[0] = b"the block that the taps of a tile reach is too large"
         return False
     return True
-
-
-cdef int64_t input_fused_pixels(const SampleGeometry *sample) noexcept nogil:
-    """Return the pixels of a tile, where there is no need for more tasks."""
-    cdef int64_t bytes = amx_element_bytes(sample) * sample.cout + 4 * AMX_SIDE
-    return max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS, AMX_INPUT_BYTES // bytes))
 
 
 cdef void order_input_amx_fused(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
@@ -75,7 +76,8 @@ cdef void block_input_amx_fused(const ConvProblem *problem, const SumOrder *orde
     cdef const SampleGeometry *sample = &problem.sample
     cdef InputAmxFused *own = <InputAmxFused *>blocking.own
     cdef Scratch *local = &blocking.local
-    cdef int64_t pixels = input_fused_pixels(sample), steps = amx_chunks(sample) * order.taps
+    cdef int64_t pixels = input_fused_pixels(sample, &own.tiling, &own.positions)
+    cdef int64_t steps = amx_chunks(sample) * order.taps
     own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, AMX_POSITIONS, &own.tiling)
     while threads > 1 and pixels > AMX_MIN_PIXELS and sample.groups * own.tiles < 4 * threads:
         pixels //= 2

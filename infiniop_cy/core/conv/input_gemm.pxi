@@ -51,12 +51,7 @@ cdef int64_t input_gemm_pixels(const SampleGeometry *sample, int64_t channels, T
     cdef int64_t pixels = cut_gemm_rows(sample, channels, tiling, positions), most = most_gemm_positions(sample)
     if positions[0] <= most:
         return pixels
-    pixels = gemm_pixels(channels)
-    positions[0] = tile_blocks(sample, pixels, most, tiling)
-    while positions[0] > most and pixels > MIN_TILE_PIXELS:
-        pixels //= 2
-        positions[0] = tile_blocks(sample, pixels, most, tiling)
-    return pixels
+    return fit_tiles(sample, gemm_pixels(channels), MIN_TILE_PIXELS, most, tiling, positions)
 
 
 cdef bint block_is_cut(const SampleGeometry *sample, int64_t channels) noexcept nogil:
