@@ -55,13 +55,12 @@ enum { GROUP_PIXELS = 14 };
 enum { GROUP_PIXELS = 8 };
 #endif
 
-// `run` taps side by side, the first of them the last in `from`, and all channels, to `many` pixels: a channel of a
-// pixel is spread once for all taps. pixel: elements from pixel to pixel; a vector where there are several taps.
+// `run` taps that are a pixel apart, the first of them the last in `from`, and all channels, to `many` pixels: a channel
+// of a pixel is spread once for all taps. next: elements from pixel to pixel.
 template <class V, class Terms, int many, int run>
 INFINIOP_INLINE INFINIOP_DOT2 void group_taps(const LaneGroups *groups, typename Terms::lanes_of lane,
-                                              const scalar<V> *from, int64_t pixel, const scalar<V> *weight, V *sum) {
+                                              const scalar<V> *from, int64_t next, const scalar<V> *weight, V *sum) {
     constexpr int count = lanes<V>::count;
-    const int64_t next = run > 1 ? count : pixel;
     for (int64_t c = 0; c < groups->channels; c += Terms::channels, weight += Terms::channels * groups->apart * count) {
         V factor[run];
 #pragma GCC unroll 3
@@ -80,15 +79,16 @@ template <class V, class Terms, int many>
 INFINIOP_DOT2 void group_tile(const StencilRows *r, const LaneGroups *groups, const typename Terms::lanes_of *lane,
                               const scalar<V> *from, const scalar<V> *weight, scalar<V> *to) {
     constexpr int count = lanes<V>::count;
-    const int64_t pixel = r->from_pixel * count;
-    const bool dense = r->from_pixel == 1;
+    const int64_t apart = r->from_pixel, pixel = apart * count;
+    const bool dense = apart == 1;
     V sum[many] = {};
     for (int64_t t = 0, run; t < r->taps; t += run, weight += run * count) {
         const int64_t *at = r->at + t;
-        run = dense && t + 1 < r->taps && at[1] == at[0] - 1 ? 2 : 1;
-        if (run == 2 && t + 2 < r->taps && at[2] == at[0] - 2) run = 3;
-        const scalar<V> *here = from + (at[0] - run + 1) * count;
-        if (run == 3) group_taps<V, Terms, many, 3>(groups, *lane, here, pixel, weight, sum);
+        run = t + 1 < r->taps && at[1] == at[0] - apart ? 2 : 1;
+        if (dense && run == 2 && t + 2 < r->taps && at[2] == at[1] - 1) run = 3;
+        const scalar<V> *here = from + (at[0] - (run - 1) * apart) * count;
+        if (run == 3) group_taps<V, Terms, many, 3>(groups, *lane, here, count, weight, sum);
+        else if (run == 2 && dense) group_taps<V, Terms, many, 2>(groups, *lane, here, count, weight, sum);
         else if (run == 2) group_taps<V, Terms, many, 2>(groups, *lane, here, pixel, weight, sum);
         else group_taps<V, Terms, many, 1>(groups, *lane, here, pixel, weight, sum);
     }

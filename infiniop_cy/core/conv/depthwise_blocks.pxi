@@ -164,6 +164,17 @@ cdef void book_lane_tables(const SampleGeometry *sample, Scratch *scratch) noexc
     book(scratch, STENCIL_PHASE_TABLE, phase_count(sample), sizeof(Phase))
 
 
+cdef int64_t tap_by_class(const SampleGeometry *sample, int64_t i) noexcept nogil:
+    """Return the i-th tap along the last axis, class by class of a stride, the last one of each first: most pixels that
+    taps of a class meet are others' of it, too, so what is spread over lanes for one tap serves the next."""
+    cdef int64_t kernel = sample.axis[2].kernel, classes = sample.source[2].classes, tap_class = 0, count
+    while True:
+        count = (kernel - 1 - tap_class) // classes + 1
+        if i < count:
+            return tap_class + (count - 1 - i) * classes
+        i, tap_class = i - count, tap_class + 1
+
+
 cdef int64_t lane_tap(const SampleGeometry *sample, const LaneBlocks *blocks, const Phase *phase, int64_t i,
                       int64_t *output) noexcept nogil:
     """Return the number of the phase's i-th tap, where positions fall from tap to tap as group_stencil.h has it.
@@ -172,6 +183,8 @@ cdef int64_t lane_tap(const SampleGeometry *sample, const LaneBlocks *blocks, co
     cdef int d
     phase_tap(sample, phase, phase.tap_count - 1 - i if sample.forward else i, output, k)
     if sample.forward:
+        if sample.cin > 1 and sample.source[2].hop == 1:
+            k[2] = tap_by_class(sample, i % sample.axis[2].kernel)
         for d in range(3):
             output[d] = k[d] * sample.axis[d].dilation + blocks.halo.low[d]
     return (k[0] * sample.axis[1].kernel + k[1]) * sample.axis[2].kernel + k[2]
