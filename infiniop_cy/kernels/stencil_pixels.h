@@ -97,7 +97,7 @@ struct PixelsAhead {
             bool is_met = false;  // what follows this block, by another line of the row
             for (const PixelLine *other = first; other < end; other++)
                 is_met |= other->at - line->at == (other->pixel - line->pixel) * pixel && other->pixel > line->pixel &&
-                          other->pixel - other->taps <= line->pixel + block;
+                          other->pixel - (other->taps - 1) * r->step - 1 <= line->pixel + block;
             for (int64_t i = 1; !is_met && i <= many * r->step && count < MOST; i++)
                 at[count++] = line->at + (block + i) * pixel;
         }
@@ -156,7 +156,7 @@ INFINIOP_INLINE void pixels_rows(const StencilPixels *r, const char *from, const
     int64_t lowest = 0, highest = 0;
     int64_t first_row = r->first_row, end_row = r->end_row;  // of results that only meet what is inside
     for (const PixelLine *line = r->line, *end = line + r->lines; line < end; line++) {
-        const int64_t last = line->pixel - line->taps + 1;
+        const int64_t last = line->pixel - (line->taps - 1) * r->step;
         lowest = last < lowest ? last : lowest, highest = line->pixel > highest ? line->pixel : highest;
         first_row = line->first_row > first_row ? line->first_row : first_row;
         end_row = line->end_row < end_row ? line->end_row : end_row;
@@ -180,12 +180,13 @@ INFINIOP_INLINE void pixels_rows(const StencilPixels *r, const char *from, const
 }
 
 // Eight results at once, of one vector, hide how long an addition takes; four, where lines of taps are short, meet so
-// few pixels that those and what is ahead stay in the nearest cache.
+// few pixels that those and what is ahead stay in the nearest cache. With a stride, where lines are shorter yet, and
+// images that stay in the caches, eight load less.
 template <class T> void stencil_pixels(const StencilPixels *r, const char *from, const void *weight, char *to) {
     typedef compute_vector<T> V;
     constexpr int side = sizeof(T) == sizeof(scalar<V>) ? 64 / int(sizeof(V)) : 1;
     if constexpr (sizeof(T) > 2 && sizeof(V) == 64) {
-        bool few = true;
+        bool few = r->step == 1 || r->past;
         for (int64_t i = 0; i < r->lines; i++) few = few && r->line[i].taps <= LINE_TAPS;
         if (few) return pixels_rows<T, 4, side>(r, from, weight, to);
     }

@@ -269,7 +269,7 @@ typedef void (*StencilKernel)(const struct StencilRows *, const void *from, cons
 // of them goes to `to`. unsent: null, or what is sent meanwhile, as many bytes as are computed.
 enum { LINE_TAPS = 3, WIDE_LINE_TAPS = 5 };
 struct PixelLine {
-    int64_t taps;                // one, or some each of which meets the pixel before the last one's
+    int64_t taps;                // one, or some each of which meets what the last one meets for the result before
     int64_t at, pixel;           // how far what the first tap meets lies from the result's pixel, in bytes; where in a
                                  // row it lies for the first result
     int64_t first_row, end_row;  // of the results for which that is inside of from

@@ -164,9 +164,14 @@ cdef void book_lane_tables(const SampleGeometry *sample, Scratch *scratch) noexc
     book(scratch, STENCIL_PHASE_TABLE, phase_count(sample), sizeof(Phase))
 
 
+cdef bint taps_share_pixels(const SampleGeometry *sample) noexcept nogil:
+    """Say whether a tap along the last axis meets, under a step, what the one before it in its class meets under the
+    next step: of an output with a stride, whose taps are by class then."""
+    return sample.source[2].classes > 1 and sample.source[2].hop == 1
+
+
 cdef int64_t tap_by_class(const SampleGeometry *sample, int64_t i) noexcept nogil:
-    """Return the i-th tap along the last axis, class by class of a stride, the last one of each first: most pixels that
-    taps of a class meet are others' of it, too, so what is spread over lanes for one tap serves the next."""
+    """Return the i-th tap along the last axis, class by class, the last one of each first."""
     cdef int64_t kernel = sample.axis[2].kernel, classes = sample.source[2].classes, tap_class = 0, count
     while True:
         count = (kernel - 1 - tap_class) // classes + 1
@@ -183,7 +188,7 @@ cdef int64_t lane_tap(const SampleGeometry *sample, const LaneBlocks *blocks, co
     cdef int d
     phase_tap(sample, phase, phase.tap_count - 1 - i if sample.forward else i, output, k)
     if sample.forward:
-        if sample.cin > 1 and sample.source[2].hop == 1:
+        if taps_share_pixels(sample):
             k[2] = tap_by_class(sample, i % sample.axis[2].kernel)
         for d in range(3):
             output[d] = k[d] * sample.axis[d].dilation + blocks.halo.low[d]

@@ -28,12 +28,16 @@ cdef int64_t most_line_taps(const SampleGeometry *sample) noexcept nogil:
 
 cdef int64_t pixel_lines(const SampleGeometry *sample) noexcept nogil:
     """Count the lines of a phase's taps, at most."""
-    cdef int64_t lines = 1, taps
+    cdef int64_t lines = 1, most = most_line_taps(sample), taps, classes, longer
     cdef int d
     for d in range(3):
         taps = (sample.axis[d].kernel - 1) // (1 if sample.forward else sample.axis[d].period) + 1
-        if d == 2 and sample.source[d].step == 1 and sample.axis[d].dilation == 1:
-            taps = ceil_div(taps, most_line_taps(sample))
+        if d == 2 and taps_share_pixels(sample):
+            classes = sample.source[d].classes
+            longer = taps % classes
+            taps = longer * ceil_div(taps // classes + 1, most) + (classes - longer) * ceil_div(taps // classes, most)
+        elif d == 2 and sample.source[d].step == 1 and sample.axis[d].dilation == 1:
+            taps = ceil_div(taps, most)
         lines *= taps
     return lines
 
@@ -63,16 +67,18 @@ cdef bint writes_pixels(const ConvProblem *problem, const LaneBlocks *blocks) no
         and (itemsize_of(sample.dtype) == sample.item or lines <= WIDENED * steps or LINE_TAPS * lines < sample.taps)
 
 
-cdef int64_t taps_of_line(const LaneTask *t, const Phase *phase) noexcept nogil:
-    """Return the most taps of a line: several of the compute type where each meets the pixel that the one before it
-    meets for the next step."""
-    cdef int64_t output[3]
+cdef int64_t taps_of_line(const LaneTask *t, const Phase *phase, int64_t first, const int64_t *output) noexcept nogil:
+    """Count the taps of a phase that are a line, from that number on, which meets `output`: each of them meets the
+    pixel that the one before it meets for the next step."""
+    cdef const SampleGeometry *sample = t.run.sample
+    cdef int64_t most = min(most_line_taps(sample), phase.axis[2].taps - first % phase.axis[2].taps), taps = 1
     cdef int64_t next[3]
-    if t.run.sample.source[2].step > 1 or phase.axis[2].taps < 2 or phase.tap_count == 0:
-        return 1
-    lane_tap(t.run.sample, &t.own.blocks, phase, 0, output)
-    lane_tap(t.run.sample, &t.own.blocks, phase, 1, next)
-    return most_line_taps(t.run.sample) if output[2] - next[2] == 1 else 1
+    while taps < most:
+        lane_tap(sample, &t.own.blocks, phase, first + taps, next)
+        if output[2] - next[2] != taps * sample.source[2].step:
+            break
+        taps += 1
+    return taps
 
 
 cdef int64_t fill_pixel_lines(const LaneTask *t, const Phase *phase, const Box *part, int64_t z,
@@ -80,7 +86,7 @@ cdef int64_t fill_pixel_lines(const LaneTask *t, const Phase *phase, const Box *
     """Find the taps of a phase that a plane of steps meets, in lines; return how many there are."""
     cdef const SampleGeometry *sample = t.run.sample
     cdef const ConvView *x = &t.run.problem.view[CONV_GRAD_OUTPUT]
-    cdef int64_t i = 0, count = 0, y, step = sample.source[1].step, most = taps_of_line(t, phase)
+    cdef int64_t i = 0, count = 0, y, step = sample.source[1].step
     cdef int64_t size[3]
     cdef int64_t output[3]
     cdef PixelLine *line
@@ -88,7 +94,7 @@ cdef int64_t fill_pixel_lines(const LaneTask *t, const Phase *phase, const Box *
     while i < phase.tap_count:
         line = &lines[count]
         lane_tap(sample, &t.own.blocks, phase, i, output)
-        line.taps = min(most, phase.axis[2].taps - i % phase.axis[2].taps)
+        line.taps = taps_of_line(t, phase, i, output)
         line.at = output[0] * x.space[0] + output[1] * x.space[1] + output[2] * x.space[2]
         line.pixel = part.first[2] * sample.source[2].step + output[2]
         y = part.first[1] * step + output[1]
