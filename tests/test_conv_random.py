@@ -179,7 +179,7 @@ def test_families(check, dtype):
     check_seeds(check, dtype, range(8), family_case)
 
 
-# Blocks of more positions than lines may have, and such as only small tiles have few enough of; more taps than rows of a
+# Blocks of more positions than lines may have, or that only small tiles make small enough; more taps than rows of a
 # task of grad_weight, of which it has one or two channels, or which are outer products; boxes of taps, the last ones
 # smaller, as lines and as planes; and channels in the lanes under more taps than have sums of grad_weight there.
 LONG_KERNELS = (ConvCase("large-block", 2, 1, 5, 3, (15, 63, 15), (7, 7, 7), (2, 2, 4)),
