@@ -55,8 +55,8 @@ enum { GROUP_PIXELS = 14 };
 enum { GROUP_PIXELS = 8 };
 #endif
 
-// `run` taps that are a pixel apart, the first of them the last in `from`, and all channels, to `many` pixels: a channel
-// of a pixel is spread once for all taps. next: elements from pixel to pixel.
+// `run` taps that are a pixel apart, the first of them the last in `from`, and all channels, to `many` pixels: a
+// channel of a pixel is spread once for all taps. next: elements from pixel to pixel.
 template <class V, class Terms, int many, int run>
 INFINIOP_INLINE INFINIOP_DOT2 void group_taps(const LaneGroups *groups, typename Terms::lanes_of lane,
                                               const scalar<V> *from, int64_t next, const scalar<V> *weight, V *sum) {
