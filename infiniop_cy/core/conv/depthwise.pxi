@@ -131,11 +131,14 @@ cdef int64_t fewest_lines(const SampleGeometry *sample) noexcept nogil:
 
 cdef int64_t tiles_together(const ConvProblem *problem, int threads, const Depthwise *own) noexcept nogil:
     """Return how many tiles a task of the first round takes: several where loading the weights takes as long, as with
-    kernels about as large as the image, but not so many that threads have few tasks."""
+    kernels about as large as the image, or a part of that, as with groups, whose weights are put in order; but not so
+    many that threads have few tasks."""
     cdef const SampleGeometry *sample = &problem.sample
-    cdef int64_t tiles = problem.batch * own.tiles
-    cdef int64_t most = 4 * sample.taps // max(<int64_t>1, tiling_pixels(&own.blocks.tiling))
-    return max(<int64_t>1, min(most, tiles * own.parts // (8 * threads)))
+    cdef int64_t tiles = problem.batch * own.tiles, pixels = max(<int64_t>1, tiling_pixels(&own.blocks.tiling))
+    cdef int64_t most = 4 * sample.taps // pixels, tasks = 8
+    if sample.cin > 1:
+        most, tasks = max(most, GROUP_TASK_PIXELS // pixels), 4
+    return max(<int64_t>1, min(most, tiles * own.parts // (tasks * threads)))
 
 
 cdef int64_t cut_depthwise(const ConvProblem *problem, int gradients, int threads, Depthwise *own) noexcept nogil:

@@ -16,6 +16,7 @@ cdef enum:
     DOT_PIXEL_LINES = 16
     PIXEL_CHANNELS = 512          # of a task that computes them where they lie, at most
     STENCIL_BYTES = 2 << 20       # of all blocks of a task
+    GROUP_TASK_PIXELS = 1600      # of a task that loads the weights of groups for several tiles, at most
     STENCIL_KEPT = 1 << 20        # a thread, of sums of grad_weight for the second round
     STENCIL_PIXELS = 2048         # steps of a tile
     STENCIL_POSITIONS = 10240     # of all blocks of a tile, for one vector of channels: they stay in L2

@@ -257,8 +257,11 @@ cdef bint stage_rows(const ConvProblem *problem, const char *source, int64_t cha
 cdef void join_pairs(const uint32_t *values, int64_t n, bint second, uint32_t *pairs) noexcept nogil:
     """Put widened bfloat16 numbers into the upper halves of the pairs, or (second) add them as the lower ones."""
     cdef int64_t i
+    if not second:
+        memcpy(pairs, values, n * sizeof(uint32_t))
+        return
     for i in range(n):
-        pairs[i] = pairs[i] | values[i] >> 16 if second else values[i]
+        pairs[i] |= values[i] >> 16
 
 
 cdef void stage_pairs_of_taps(const ConvProblem *problem, const char *source, int64_t channels, int64_t count,
