@@ -336,6 +336,17 @@ def test_channels_last_of_few_channels(case, dtype, rng):
 
 
 @for_cpu
+@each_dtype
+@pytest.mark.parametrize("stride", [2, 3])
+@pytest.mark.parametrize(("groups", "kernel"), [(40, (3, 11)), (40, (5, 4)), (5, (2, 7)), (10, (3, 3))])
+def test_taps_of_a_stride_share_what_they_meet(groups, kernel, stride, dtype, rng):
+    """Lines of a class of taps, more of them than are loaded at once, in tiles whose edges meet padding."""
+    case = ConvCase("lines", 2, groups, 40, 40, (9, 83), kernel, (1, stride), tuple(k // 2 for k in kernel))
+    for check in (check_exact, check_threads, check_channels_last):
+        check(case, dtype, rng, check.__name__)
+
+
+@for_cpu
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_large_batches_are_copied_in_passes(dtype, rng):
     """An image whose channels lie side by side is copied for output:dot, some samples at a time."""
