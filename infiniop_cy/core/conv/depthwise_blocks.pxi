@@ -184,7 +184,7 @@ cdef int64_t tap_by_class(const SampleGeometry *sample, int64_t i) noexcept nogi
 cdef int64_t lane_tap(const SampleGeometry *sample, const LaneBlocks *blocks, const Phase *phase, int64_t i,
                       int64_t *output) noexcept nogil:
     """Return the number of the phase's i-th tap, where positions fall from tap to tap of a row, or of a class of it, as
-    group_stencil.h and stencil_pixels.h have it. output: how far the pixel that it meets lies from the one of a step."""
+    group_stencil.h and stencil_pixels.h have it. output: how far what it meets lies from the pixel of a step."""
     cdef int64_t k[3]
     cdef int d
     phase_tap(sample, phase, phase.tap_count - 1 - i if sample.forward else i, output, k)
