@@ -48,9 +48,12 @@ struct channel_pair {
 };
 #endif
 
-// Pixels whose sums are in registers at a time: as many chains as hide the time that one addition takes, and more.
+// Pixels whose sums are in registers at a time: as many chains as hide the time that one addition takes, and more; but
+// where no one looks for speed, fewer, which take less room.
 #if defined(__AVX512F__)
 enum { GROUP_PIXELS = 14 };
+#elif defined(INFINIOP_FALLBACK)
+enum { GROUP_PIXELS = 4 };
 #else
 enum { GROUP_PIXELS = 8 };
 #endif
@@ -104,10 +107,12 @@ template <class V, class Terms> struct group_tiles {
                                   group_tile<V, Terms, 2>,
                                   group_tile<V, Terms, 3>,
                                   group_tile<V, Terms, 4>,
+#if !defined(INFINIOP_FALLBACK)
                                   group_tile<V, Terms, 5>,
                                   group_tile<V, Terms, 6>,
                                   group_tile<V, Terms, 7>,
                                   group_tile<V, Terms, 8>,
+#endif
 #if defined(__AVX512F__)
                                   nullptr,
                                   group_tile<V, Terms, 10>,
