@@ -66,8 +66,9 @@ def attack_range(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 1000), metavar=("FIRST", "LAST"))
+    kinds = parser.add_mutually_exclusive_group()
     for sizes in ("large", "families", "pixels"):
-        parser.add_argument(f"--{sizes}", dest="sizes", action="store_const", const=sizes, default="small")
+        kinds.add_argument(f"--{sizes}", dest="sizes", action="store_const", const=sizes, default="small")
     parser.add_argument("--forward", action="store_true", help="iop.conv instead of conv_backward")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()

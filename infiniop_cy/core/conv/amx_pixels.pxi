@@ -16,6 +16,23 @@ cdef enum:
     PART_APART = 16              # output channels from one to the other of a pair, of several parts each
 
 
+cdef int64_t fit_amx_tiles(const SampleGeometry *sample, int64_t bytes, Tiling *tiling,
+                           int64_t *positions) noexcept nogil:
+    """Cut tiles of pixels that take so many bytes each, where there is no need for more tasks, whose block fits if it
+    can; return their pixels, at most."""
+    cdef int64_t pixels = max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS, AMX_INPUT_BYTES // bytes))
+    return fit_tiles(sample, pixels, AMX_MIN_PIXELS, AMX_POSITIONS, tiling, positions)
+
+
+cdef bint amx_block_fits(const SampleGeometry *sample, const Tiling *tiling, int64_t positions,
+                         const char **why) noexcept nogil:
+    """Say whether a tile's block has not too many positions, nor many more than its taps read."""
+    if positions > AMX_POSITIONS or positions > sample.taps * tiling_pixels(tiling) + 3 * AMX_SIDE:
+        why[0] = b"the block that the taps of a tile reach is too large"
+        return False
+    return True
+
+
 cdef int64_t amx_step_bytes(const SampleGeometry *sample) noexcept nogil:
     """Count the bytes of the weights of one step: a chunk of co by a panel of columns, all parts."""
     return sample.parts * 2 * AMX_CELL

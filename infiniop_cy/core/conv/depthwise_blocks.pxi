@@ -171,14 +171,18 @@ cdef bint taps_share_pixels(const SampleGeometry *sample) noexcept nogil:
     return sample.source[2].classes > 1 and sample.source[2].hop == 1
 
 
+cdef int64_t taps_of_class(const SampleGeometry *sample, int64_t tap_class) noexcept nogil:
+    """Count the taps along the last axis that are of a class."""
+    return (sample.axis[2].kernel - 1 - tap_class) // sample.source[2].classes + 1
+
+
 cdef int64_t tap_by_class(const SampleGeometry *sample, int64_t i) noexcept nogil:
     """Return the i-th tap along the last axis, class by class, the last one of each first."""
-    cdef int64_t kernel = sample.axis[2].kernel, classes = sample.source[2].classes, tap_class = 0, count
-    while True:
-        count = (kernel - 1 - tap_class) // classes + 1
-        if i < count:
-            return tap_class + (count - 1 - i) * classes
+    cdef int64_t tap_class = 0, count = taps_of_class(sample, 0)
+    while i >= count:
         i, tap_class = i - count, tap_class + 1
+        count = taps_of_class(sample, tap_class)
+    return tap_class + (count - 1 - i) * sample.source[2].classes
 
 
 cdef int64_t lane_tap(const SampleGeometry *sample, const LaneBlocks *blocks, const Phase *phase, int64_t i,

@@ -28,14 +28,14 @@ cdef int64_t most_line_taps(const SampleGeometry *sample) noexcept nogil:
 
 cdef int64_t pixel_lines(const SampleGeometry *sample) noexcept nogil:
     """Count the lines of a phase's taps, at most."""
-    cdef int64_t lines = 1, most = most_line_taps(sample), taps, classes, longer
+    cdef int64_t lines = 1, most = most_line_taps(sample), taps, tap_class
     cdef int d
     for d in range(3):
         taps = (sample.axis[d].kernel - 1) // (1 if sample.forward else sample.axis[d].period) + 1
         if d == 2 and taps_share_pixels(sample):
-            classes = sample.source[d].classes
-            longer = taps % classes
-            taps = longer * ceil_div(taps // classes + 1, most) + (classes - longer) * ceil_div(taps // classes, most)
+            taps = 0
+            for tap_class in range(sample.source[d].classes):
+                taps += ceil_div(taps_of_class(sample, tap_class), most)
         elif d == 2 and sample.source[d].step == 1 and sample.axis[d].dilation == 1:
             taps = ceil_div(taps, most)
         lines *= taps

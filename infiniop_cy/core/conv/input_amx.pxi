@@ -43,11 +43,10 @@ cdef void order_input_amx(const SampleGeometry *sample, SumOrder *order) noexcep
 
 cdef int64_t input_amx_pixels(const SampleGeometry *sample, int64_t channels, Tiling *tiling,
                               int64_t *positions) noexcept nogil:
-    """Cut tiles where there is no need for more tasks, whose block fits if it can; return their pixels, at most."""
+    """Cut tiles as fit_amx_tiles does; return their pixels, at most."""
     cdef int64_t task_channels = min(round_up(sample.cin, AMX_SIDE), <int64_t>AMX_TASK_PANELS * AMX_SIDE)
     cdef int64_t bytes = amx_element_bytes(sample) * round_up(channels, AMX_STEPS) + 4 * task_channels
-    cdef int64_t pixels = max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS, AMX_INPUT_BYTES // bytes))
-    return fit_tiles(sample, pixels, AMX_MIN_PIXELS, AMX_POSITIONS, tiling, positions)
+    return fit_amx_tiles(sample, bytes, tiling, positions)
 
 
 cdef bint pointwise_pays(const SampleGeometry *sample) noexcept nogil:
@@ -64,7 +63,6 @@ cdef bint pointwise_pays(const SampleGeometry *sample) noexcept nogil:
 
 
 cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noexcept nogil:
-    cdef int64_t grid[3]
     cdef int64_t positions
     cdef SumOrder order
     cdef Tiling tiling
@@ -80,10 +78,7 @@ cdef bint accepts_input_amx(const SampleGeometry *sample, const char **why) noex
         return False
     order_input_amx(sample, &order)
     input_amx_pixels(sample, order.channels, &tiling, &positions)
-    if positions > AMX_POSITIONS or positions > sample.taps * tiling_pixels(&tiling) + 3 * AMX_SIDE:
-        why[0] = b"the block that the taps of a tile reach is too large"
-        return False
-    return True
+    return amx_block_fits(sample, &tiling, positions, why)
 
 
 cdef int64_t input_amx_tasks(const SampleGeometry *sample, const InputAmx *own) noexcept nogil:

@@ -32,14 +32,12 @@ cdef int64_t halo_taps(const SampleGeometry *sample) noexcept nogil:
 
 
 cdef int64_t input_fused_pixels(const SampleGeometry *sample, Tiling *tiling, int64_t *positions) noexcept nogil:
-    """Cut tiles where there is no need for more tasks, whose block fits if it can; return their pixels, at most."""
+    """Cut tiles as fit_amx_tiles does; return their pixels, at most."""
     cdef int64_t bytes = amx_element_bytes(sample) * sample.cout + 4 * AMX_SIDE
-    cdef int64_t pixels = max(<int64_t>AMX_MIN_PIXELS, min(<int64_t>AMX_MAX_PIXELS, AMX_INPUT_BYTES // bytes))
-    return fit_tiles(sample, pixels, AMX_MIN_PIXELS, AMX_POSITIONS, tiling, positions)
+    return fit_amx_tiles(sample, bytes, tiling, positions)
 
 
 cdef bint accepts_input_amx_fused(const SampleGeometry *sample, const char **why) noexcept nogil:
-    cdef int64_t grid[3]
     cdef int64_t positions, phases = phase_count(sample)
     cdef Tiling tiling
     if not suits_amx(sample, why) or not has_few_inputs(sample, why):
@@ -59,10 +57,7 @@ cdef bint accepts_input_amx_fused(const SampleGeometry *sample, const char **why
         why[0] = b"the taps are too far apart"
         return False
     input_fused_pixels(sample, &tiling, &positions)
-    if positions > AMX_POSITIONS or positions > sample.taps * tiling_pixels(&tiling) + 3 * AMX_SIDE:
-        why[0] = b"the block that the taps of a tile reach is too large"
-        return False
-    return True
+    return amx_block_fits(sample, &tiling, positions, why)
 
 
 cdef void order_input_amx_fused(const SampleGeometry *sample, SumOrder *order) noexcept nogil:
