@@ -109,21 +109,20 @@ $(VENV)/build.stamp: $(SOURCES) $(VENV)/settings
 # CUDA; TORCH_INDEX= takes that.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 define torch
-	@$(RUN) -c 'import $(1)' 2>/dev/null || { \
-		echo "$(1): $(if $(TORCH_INDEX),the one for the CPU alone (0.2 GB) from $(TORCH_INDEX); with CUDA: TORCH_INDEX=,of pip's \
+	@$(RUN) -c 'for name in "$(1)".split(): __import__(name)' 2>/dev/null || { \
+		echo "$(1): $(if $(TORCH_INDEX),for the CPU alone (0.2 GB) from $(TORCH_INDEX); with CUDA: TORCH_INDEX=,of pip's \
 			own index: with CUDA 5.7 GB)"; \
-		$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(1)$(if $(2), || echo "$(2)"); }
+		$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(1) || { $(2); }; }
 endef
 
 $(VENV)/bench.stamp: pyproject.toml | $(VENV)/build.stamp
-	$(call torch,torch,no torch there: measured without it)
+	$(call torch,torch,echo "no torch there: measured without it")
 	$(PIP) install 'infiniop_cy[bench]'
 	@touch $@
 
+# All three in one command: each has to be built for the very torch beside it.
 $(VENV)/bench-conv.stamp: $(VENV)/bench.stamp
-	$(call torch,torch)
-	$(call torch,torchvision)
-	$(call torch,torchaudio)
+	$(call torch,torch torchvision torchaudio,echo "not all three are there. Those of pip's own index: make $@ TORCH_INDEX="; exit 1)
 	$(PIP) install 'infiniop_cy[bench-conv]'
 	@touch $@
 

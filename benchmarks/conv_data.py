@@ -1,4 +1,5 @@
 """A convolution's arrays in a memory layout, the check of its results, and the calls that are timed."""
+from collections import deque
 from functools import cache, lru_cache
 
 import numpy as np
@@ -88,21 +89,28 @@ def check_forward(case, dtype, layout, bias):
         raise SystemExit(f"wrong result, not timed: output of {case} {dtype} {layout}")
 
 
+def keeping(name, statement, names, sets):
+    """A contestant that keeps the results of its last calls, one for each set of arrays: so they are new memory to the
+    next call, as those of a network's layers are, not what the call before has left in the caches."""
+    from timing import Contestant
+    kept = deque(maxlen=max(len(sets), 2))
+    return Contestant(name, f"keep({statement})", {**names, "keep": kept.append}, sets)
+
+
 def forward_contestants(case, data, bias, layout, with_torch):
     """conv, its result in the memory layout of the arguments, as torch's is; and torch where it has this padding."""
-    from timing import Contestant
     b = bias_of(case, str(data[0].input.dtype)) if bias else None
     geometry = ", ".join(f"{name}={value}" for name, value in case.keywords.items())
     out = "" if layout == "contiguous" else ", out=empty_like(g)"
     sets = [{"g": g, "x": x, "w": w} for g, x, w in data]
-    yield Contestant("ours", f"f(x, w, b, {geometry}{out})", {"f": iop.conv, "empty_like": np.empty_like, "b": b}, sets)
+    yield keeping("ours", f"f(x, w, b, {geometry}{out})", {"f": iop.conv, "empty_like": np.empty_like, "b": b}, sets)
     if with_torch and all(before == after for before, after in case.geometry[1]):
         import torch
         stride, padding, dilation, groups = case.geometry
-        yield Contestant("torch", f"f(x, w, b, {stride}, {tuple(p for p, _ in padding)}, {dilation}, False, "
-                                  f"{(0,) * len(stride)}, {groups})",
-                         {"f": torch.ops.aten.convolution.default, "b": None if b is None else peers.to_torch(b)},
-                         [{name: peers.to_torch(array) for name, array in one.items()} for one in sets])
+        yield keeping("torch", f"f(x, w, b, {stride}, {tuple(p for p, _ in padding)}, {dilation}, False, "
+                               f"{(0,) * len(stride)}, {groups})",
+                      {"f": torch.ops.aten.convolution.default, "b": None if b is None else peers.to_torch(b)},
+                      [{name: peers.to_torch(array) for name, array in one.items()} for one in sets])
 
 
 def our_call(case, mask, layout, function="f"):
@@ -123,10 +131,9 @@ def torch_call(case, mask):
 
 def contestants(case, data, mask, layout, with_torch):
     """Ours, and torch's where it has this padding."""
-    from timing import Contestant
     sets = [{"g": g, "x": x, "w": w} for g, x, w in data]
-    yield Contestant("ours", our_call(case, mask, layout), {"f": iop.conv_backward, "empty_like": np.empty_like}, sets)
+    yield keeping("ours", our_call(case, mask, layout), {"f": iop.conv_backward, "empty_like": np.empty_like}, sets)
     if with_torch and all(before == after for before, after in case.geometry[1]):
         import torch
-        yield Contestant("torch", torch_call(case, mask), {"f": torch.ops.aten.convolution_backward.default},
-                         [{name: peers.to_torch(array) for name, array in one.items()} for one in sets])
+        yield keeping("torch", torch_call(case, mask), {"f": torch.ops.aten.convolution_backward.default},
+                      [{name: peers.to_torch(array) for name, array in one.items()} for one in sets])
