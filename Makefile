@@ -122,7 +122,7 @@ $(VENV)/bench.stamp: pyproject.toml | $(VENV)/build.stamp
 
 # All three in one command: each has to be built for the very torch beside it.
 $(VENV)/bench-conv.stamp: $(VENV)/bench.stamp
-	$(call torch,torch torchvision torchaudio,echo "not all three are there. Those of pip's own index: make $@ TORCH_INDEX="; exit 1)
+	$(call torch,torch torchvision torchaudio,echo "not all three are there. Those of pip's own index: make bench-conv TORCH_INDEX="; exit 1)
 	$(PIP) install 'infiniop_cy[bench-conv]'
 	@touch $@
 
