@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import conv_report
 import peers
 from conv_report import Row
-from timing import Portions
+from timing import Portions, keep_freed_memory
 
 PARTS = {"all": (True, True, True), "grad_input": (True, False, False), "grad_weight": (False, True, False),
          "grad_bias": (False, False, True), "forward": None}  # None: no gradient
@@ -176,6 +176,7 @@ def read_rows(path, kind=Row):
 
 def main():
     options = arguments()
+    keep_freed_memory()
     if not peers.installed("torch"):
         options.peer = ""
     if "torch" in options.peer:

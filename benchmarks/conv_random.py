@@ -20,6 +20,7 @@ import numpy as np
 import peers
 import torch  # before infiniop_cy, so that both libraries share one OpenMP runtime and its threads
 from conv_data import LAYOUTS
+from timing import keep_freed_memory
 
 import infiniop_cy as iop
 from infiniop_cy.testing import arrange
@@ -143,6 +144,7 @@ def main():
     parser.add_argument("--limit", type=float, help="print what is slower than so many times the other; default: 3, "
                         "or 4 beside our own float32")
     options = parser.parse_args()
+    keep_freed_memory()
     torch.inference_mode().__enter__()
     torch.set_num_threads(options.threads)
     limit, rows = options.limit or LIMITS[options.dtype], []
