@@ -26,6 +26,9 @@ cdef extern from "../kernels/table.h" nogil:
         char *to
         int64_t bytes, share
         bint second
+        const char *kept
+        int64_t rest
+        char *end
     ctypedef void (*PadKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t,
                                int64_t) noexcept nogil
     ctypedef struct BatchReduce:

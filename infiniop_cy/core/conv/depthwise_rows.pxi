@@ -23,9 +23,9 @@ cdef int64_t staged_steps(const SampleGeometry *sample) noexcept nogil:
 
 
 cdef int64_t staged_bytes(const SampleGeometry *sample) noexcept nogil:
-    """Return the bytes of half a stage, in whole cache lines."""
+    """Return the bytes of half a stage, in whole cache lines, with that of what the last half leaves."""
     return round_up(staged_steps(sample) * sample.axis[2].stride * lane_channels(sample) * itemsize_of(sample.dtype),
-                    CONV_ALIGN)
+                    CONV_ALIGN) + CONV_ALIGN
 
 
 cdef bint stages_task(const LaneTask *t) noexcept nogil:
@@ -60,12 +60,15 @@ cdef void compute_staged_row(const LaneTask *t, PhasePixels *phases, int64_t cou
     cdef int64_t step = sample.axis[2].stride * out.space[2], row = t.pixels.extent[2] * out.space[2]
     cdef int64_t most = staged_steps(sample), x = 0
     cdef char *to = phases[0].to + y * sample.axis[1].stride * out.space[1]
-    cdef char *half
+    cdef char *half = t.stage + CONV_ALIGN
+    cdef char *next = half + staged_bytes(sample)
+    if not unsent.second:
+        half, next = next, half
     while x * step < row:
-        half = t.stage if unsent.second else t.stage + staged_bytes(sample)
         compute_steps(t, phases, count, y, x, half, unsent)
-        begin_sending(half, to + x * step, min(row - x * step, most * step), 1, unsent)
+        begin_sending(half, to + x * step, min(row - x * step, most * step), 1, next, unsent)
         unsent.second = not unsent.second
+        half, next = next, half
         x += most
 
 
@@ -85,4 +88,4 @@ cdef void compute_staged(const LaneTask *t, const void *bias) noexcept nogil:
                 begin_plane(t, number + i, z, &phases[i])
             for y in range(phases[0].part.extent[1]):
                 compute_staged_row(t, phases, count, y, &unsent)
-    send(&unsent, unsent.bytes)
+    finish_sending(&unsent)

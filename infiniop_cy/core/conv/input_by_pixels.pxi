@@ -4,11 +4,10 @@
 cdef enum:
     PIXELS_AT_ONCE = 64    # of float32 and float64, and more where what they meet has room in the first cache:
     MOST_AT_ONCE = 128     # at most; of pairs of bfloat16, these
-    PIXELS_BYTES = 16384   # of what is kept of them between the tensors, at most; of narrow vectors:
+    PIXELS_BYTES = 32768   # of their sums, or their stage, at most; of narrow vectors:
     NARROW_BYTES = 65536
+    PAIRED_BYTES = 16384   # of pairs of bfloat16 in order, at most
     FIRST_CACHE = 32768
-    STAGE_LARGE = 4 << 20  # bytes of an image that leaves by a stage whatever is read
-    STAGE_DEPTH = 48       # channels that are multiplied, at most, where a stage pays for vectors across cache lines
     STOP_AFTER = 1 << 20   # multiplications, before it is asked again whether to stop: to ask takes some ten ns
 
 
@@ -80,16 +79,16 @@ cdef void lead_pixels(const ConvRun *run, const InputTile *t, const PixelStretch
 
 
 cdef void put_pixels(const ConvRun *run, const InputTile *some, BatchReduce *steps, char *to, int64_t to_step,
-                     Prefetch *prefetch, Unsent *unsent) noexcept nogil:
+                     bint past, Prefetch *prefetch, Unsent *unsent) noexcept nogil:
     """Write the products of some pixels, at least as many as register tiles have rows, from registers: a panel's last
-    register tile may begin before the others have ended. Past the caches go whole lines only: a panel of fewer columns
-    would write parts of them, which takes far longer."""
+    register tile may begin before the others have ended. past: past the caches, as far as they are whole lines; a panel
+    of fewer columns would write parts of them, which takes far longer."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightPanels *weights = &(<const InputTiles *>run.blocking.own).weights
     cdef const RegisterTile *tile
     cdef int64_t item = itemsize_of(sample.dtype), columns = weights.ci.columns, p, i
-    cdef bint past = run.problem.stream and (<uintptr_t>to | <uintptr_t>(to_step | columns * item)) % CONV_ALIGN == 0
     cdef const char *weight
+    past = past and (<uintptr_t>to | <uintptr_t>(to_step | columns * item)) % CONV_ALIGN == 0
     for p in range(some.panels):
         weight = weights_of_panel(run, some, p, 0, 0, steps)
         steps.columns = min(columns, some.sums.channels - p * columns)
@@ -161,7 +160,8 @@ cdef void put_tile(const ConvRun *run, const InputTile *t, const BatchReduce *st
     if not written_evenly(run, t):
         some.pixels = t.tile.extent[2]
     while number < t.pixels:
-        put_pixels(run, &some, &all_steps, pixel_of_tile(run, t, number), written_step(run), prefetch, &nothing)
+        put_pixels(run, &some, &all_steps, pixel_of_tile(run, t, number), written_step(run), run.problem.stream,
+                   prefetch, &nothing)
         some.indirection += some.pixels
         number += some.pixels
 
@@ -188,47 +188,43 @@ cdef void sum_pixels(const ConvRun *run, const InputTile *t, const PixelStretch 
         done += n
 
 
-cdef bint stores_cross_lines(const ConvRun *run) noexcept nogil:
-    """Say whether half of the vectors of a panel would be stored across cache lines, and take longer for it than their
-    products do. NumPy's memory begins 16 or 32 bytes behind a line, so that vectors of 32 bytes do every other time,
-    which takes up to twice as long (wider ones, that always cross lines, were not measured). A stage of pixels that
-    reach a few sets of a cache only takes longer yet."""
-    cdef int64_t vector = run.sample.lanes * run.sample.item
-    cdef int64_t first = <int64_t>(<uintptr_t>run.problem.view[CONV_GRAD_INPUT].data)
-    return not has_wide_vectors(run.sample) and run.sample.cout <= STAGE_DEPTH and first % vector != 0 \
-        and spreads_over_sets(written_step(run))
-
-
 cdef bint leaves_by_stage(const ConvRun *run, const InputTile *t) noexcept nogil:
     """Say whether pixels that follow each other without a gap go past the caches by way of a stage, since they, or
-    their panels, fill no cache lines, or the array does not begin where vectors do; where no more is written than read,
-    that pays only for large images."""
+    their panels, fill no cache lines, or the array does not begin with one: NumPy's memory begins 16 or 32 bytes behind
+    a line, so that vectors would be stored across lines, which takes about twice as long."""
     cdef int64_t item = itemsize_of(run.sample.dtype), pixel = t.sums.channels * item
     cdef int64_t panel = (<const InputTiles *>run.blocking.own).weights.ci.columns * item
-    return run.problem.stream and written_step(run) == pixel \
-        and (t.sums.channels > run.sample.cout or written_bytes(run.problem) >= STAGE_LARGE) \
-        and (pixel % CONV_ALIGN != 0 or panel % CONV_ALIGN != 0 or stores_cross_lines(run))
+    cdef uintptr_t first = <uintptr_t>run.problem.view[CONV_GRAD_INPUT].data
+    return run.problem.stream and written_step(run) == pixel and (first | pixel | panel) % CONV_ALIGN != 0
+
+
+cdef int64_t half_stage(const ConvRun *run, int64_t most) noexcept nogil:
+    """Return the bytes of half a stage of so many pixels, with room for what is left of those before."""
+    return round_up(most * written_step(run), CONV_ALIGN) + CONV_ALIGN
 
 
 cdef void put_staged_pixels(const ConvRun *run, const InputTile *some, BatchReduce *steps, char *to, int64_t most,
                             int64_t calls, Prefetch *prefetch, Unsent *unsent) noexcept nogil:
     """Write the products of at most so many pixels to one half of the room for sums, while the other half is sent; then
     begin to send these. calls: the register tiles of `most` pixels."""
-    cdef char *stage = some.sums.data if unsent.second else some.sums.data + most * written_step(run)
-    put_pixels(run, some, steps, stage, written_step(run), prefetch, unsent)
+    cdef char *stage = some.sums.data + CONV_ALIGN
+    cdef char *next = stage + half_stage(run, most)
+    if not unsent.second:
+        stage, next = next, stage
+    put_pixels(run, some, steps, stage, written_step(run), False, prefetch, unsent)
     send(unsent, unsent.bytes)
-    begin_sending(stage, to, some.pixels * written_step(run), calls, unsent)
+    begin_sending(stage, to, some.pixels * written_step(run), calls, next, unsent)
     unsent.second = not unsent.second
 
 
-cdef int64_t most_at_once(const ConvRun *run, bint vnni, int64_t kept) noexcept nogil:
-    """Return the most pixels that are multiplied by all panels before the next ones are. kept: bytes of each between
-    the tensors. The weights are read again for every so many, so that more pay for narrow vectors, whose register tiles
+cdef int64_t most_at_once(const ConvRun *run, int64_t kept, int64_t paired) noexcept nogil:
+    """Return the most pixels that are multiplied by all panels before the next ones are. kept, paired: bytes of the
+    sums of each, and of its pairs of bfloat16, 0 without them. The weights are read again for every so many, so that more pay for narrow vectors, whose register tiles
     have few columns, as far as the second cache holds them (1.02 to 1.2 times as fast on Zen 3; wide ones were not
     measured)."""
     cdef int64_t pixels, read = min(run.sample.cout, run.order.channels) * run.sample.item
-    if vnni:
-        return min(<int64_t>MOST_AT_ONCE, PIXELS_BYTES // kept)
+    if paired:
+        return min(<int64_t>MOST_AT_ONCE, min(PIXELS_BYTES // kept, PAIRED_BYTES // paired))
     if has_wide_vectors(run.sample):
         return min(<int64_t>PIXELS_AT_ONCE, PIXELS_BYTES // kept)
     pixels = max(<int64_t>PIXELS_AT_ONCE, min(<int64_t>MOST_AT_ONCE, FIRST_CACHE // max(<int64_t>1, read)))
@@ -253,11 +249,11 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     cdef Prefetch prefetch
     if ci.vnni:  # an odd number of cache lines, since powers of two share cache sets
         apart = round_up(min(sample.cout, run.order.channels), CONV_ALIGN // 2) | CONV_ALIGN // 2
-        kept = max(kept, apart * 2)
-    chunk = rows * max(<int64_t>2, most_at_once(run, ci.vnni, kept) // rows)
+    chunk = rows * max(<int64_t>2, most_at_once(run, kept, apart * 2 if ci.vnni else 0) // rows)
     calls = t.panels * ceil_div(chunk, rows) * ceil_div(sample.cout, run.order.channels)
     part.bias = <const void *>bias if has_output_bias(run.problem) else NULL
-    stages = put and leaves_by_stage(run, t) and 2 * chunk <= t.pixels
+    stages = put and leaves_by_stage(run, t) \
+        and CONV_ALIGN + 2 * half_stage(run, chunk) <= t.pixels * t.sums.pixel_pitch * sample.item
     send_nothing(&unsent)
     some.indirection = place
     for i in range(chunk + MAX_ROWS):
@@ -283,14 +279,14 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
                 put_staged_pixels(run, &some, &part, pixel_of_tile(run, t, stretch.first), chunk, calls, &prefetch,
                                   &unsent)
             else:
-                put_pixels(run, &some, &part, pixel_of_tile(run, t, stretch.first), written_step(run), &prefetch,
-                           &unsent)
+                put_pixels(run, &some, &part, pixel_of_tile(run, t, stretch.first), written_step(run),
+                           run.problem.stream, &prefetch, &unsent)
         else:
-            send(&unsent, unsent.bytes)  # from where the sums go
+            finish_sending(&unsent)  # from where the sums go
             sum_pixels(run, t, &stretch, first_source, &some, &part, &prefetch)
         stretch.first += some.pixels
         stretch.pixels -= some.pixels
-    send(&unsent, unsent.bytes)
+    finish_sending(&unsent)
 
 
 cdef bint rows_fill_tiles(const ConvRun *run, const InputTile *t) noexcept nogil:
