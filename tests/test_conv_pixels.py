@@ -367,3 +367,42 @@ def test_weights_of_few_pixels_are_read_where_they_lie(monkeypatch, stride, dtyp
             op = iop.ConvBackwardDescriptor(handle, *descriptors, iop.TensorDescriptor(shapes[2], dtype), None, 0,
                                             stride, 1, groups)
             assert ("weights where they lie" in op.explain()) == expected
+
+
+def beginning_behind_a_line(array, offset):
+    """(an array of that shape with channels side by side, which begins so many bytes behind a cache line; the bytes
+    around it)."""
+    memory = np.full(array.nbytes + 256, 0x5a, np.uint8)
+    first = 64 + (offset - memory.ctypes.data) % 64
+    whole = memory[first:first + array.nbytes].view(array.dtype)
+    lies = whole.reshape(array.shape[0], *array.shape[2:], array.shape[1])
+    return np.moveaxis(lies, -1, 1), (memory[:first], memory[first + array.nbytes:])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "float16"])
+@pytest.mark.parametrize(("ci", "co", "groups", "size", "kernel", "stride"), [
+    (16, 96, 1, (61, 63), (1, 1), 1), (8, 40, 1, (97, 101), (1, 1), 1), (70, 33, 1, (123, 98), (1, 1), 1),
+    (96, 272, 1, (41, 53), (1, 1), 2), (24, 24, 24, (131, 110), (3, 3), 1), (48, 48, 48, (98, 99), (5, 3), 1),
+    (40, 40, 40, (131, 135), (3, 3), 2)])
+def test_pixels_leave_the_caches_wherever_they_begin(dtype, ci, co, groups, size, kernel, stride):
+    """With the bits of small calls' results, sample by sample, and nothing is written around them. More than a megabyte
+    of 16 bits, so that several samples are."""
+    rng = np.random.default_rng(ci)
+    batch = 1 + (1 << 20) // (min(ci, co) * size[0] * size[1] // stride**2 * 2)
+    shapes, keywords = geometry(batch, ci // groups, co // groups, groups, size, kernel, stride, kernel[0] // 2)
+    arrays = [random_values(rng, shape, dtype) for shape in shapes]
+    g, x, w = arrays
+    expected = [np.concatenate(of_samples) for of_samples in zip(*(
+        (iop.conv_backward(g[n:n + 1], x[n:n + 1], w, output_mask=(True, False, False), **keywords)[0],
+         iop.conv(x[n:n + 1], w, **keywords)) for n in range(batch)))]
+    g, x = (beginning_behind_a_line(array, 0)[0] for array in arrays[:2])
+    g[...], x[...] = arrays[:2]
+    for offset in (0, arrays[0].itemsize, 16, 24, 48):
+        for image, want in zip((x, g), expected):
+            out, around = beginning_behind_a_line(image, offset)
+            if image is x:
+                iop.conv_backward(g, x, w, output_mask=(True, False, False), out=(out, None, None), **keywords)
+            else:
+                iop.conv(x, w, out=out, **keywords)
+            assert same_bits(out, want), f"{'grad_input' if image is x else 'output'}, {offset} bytes behind a line"
+            assert all((memory == 0x5a).all() for memory in around)

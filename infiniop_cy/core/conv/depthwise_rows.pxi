@@ -1,5 +1,5 @@
-# Rows of pixels that go past the caches by way of a stage, since they fill no cache lines of their own: pixels of one
-# phase are apart from each other, and those of all phases together are whole rows.
+# Rows of pixels that go past the caches by way of a stage, since pixels, or their vectors, fill no cache lines of their
+# own: those of one phase may be apart from each other, and those of all phases together are whole rows.
 
 cdef enum:
     STAGED_PHASES = 4        # of a row, at most
@@ -8,11 +8,22 @@ cdef enum:
     STAGED_MOST = 16 << 10   # but no more bytes than these: both halves have to stay in the nearest cache
 
 
+cdef bint stages_one_phase(const ConvProblem *problem, int gradients) noexcept nogil:
+    """Say whether pixels of a single phase had better go that way, as far as was measured: rows are computed one by one
+    then, which floats under a stride take 1.05 to 1.1 times as long for; and tasks of grad_weight stay as they are."""
+    cdef const SampleGeometry *sample = &problem.sample
+    cdef bint widened = itemsize_of(sample.dtype) < sample.item
+    if gradients & FOR_GRAD_WEIGHT and (widened or not dots_pixels(problem)):
+        return False
+    return lane_channels(sample) * itemsize_of(sample.dtype) > CONV_ALIGN and (widened or sample.source[2].step == 1)
+
+
 cdef bint may_stage(const ConvProblem *problem, int gradients, const Depthwise *own) noexcept nogil:
     """Say whether the pixels of all channels are written, and are whole rows that may go that way."""
     cdef const SampleGeometry *sample = &problem.sample
     return gradients & FOR_GRAD_INPUT and problem.stream and own.by_pixels \
-        and 2 <= sample.axis[2].phases <= STAGED_PHASES and staged_bytes(sample) <= STAGED_MOST \
+        and sample.axis[2].phases <= STAGED_PHASES and staged_bytes(sample) <= STAGED_MOST \
+        and (sample.axis[2].phases > 1 or stages_one_phase(problem, gradients)) \
         and problem.view[CONV_GRAD_INPUT].space[2] == lane_channels(sample) * itemsize_of(sample.dtype)
 
 
