@@ -57,10 +57,10 @@ typedef void (*StreamKernel)(const char *from, int64_t from_row, char *to, int64
 // What is still to go past the caches from a stage.
 struct Unsent {
     const char *data;
-    char *to;       // a cache line
-    int64_t bytes;  // whole cache lines; 0 where there is nothing
-    int64_t share;  // of them at a time: whole cache lines
-    int second;     // whether they lie in the second half of the stage
+    char *to;          // a cache line
+    int64_t bytes;     // whole cache lines; 0 where there is nothing
+    int64_t share;     // of them at a time: whole cache lines
+    int second;        // whether they lie in the second half of the stage
     const char *kept;  // what follows them and fills no line:
     int64_t rest;      // so many bytes,
     char *end;         // which end there
