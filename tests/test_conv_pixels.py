@@ -385,10 +385,10 @@ def beginning_behind_a_line(array, offset):
     (96, 272, 1, (41, 53), (1, 1), 2), (24, 24, 24, (131, 110), (3, 3), 1), (48, 48, 48, (98, 99), (5, 3), 1),
     (40, 40, 40, (131, 135), (3, 3), 2)])
 def test_pixels_leave_the_caches_wherever_they_begin(dtype, ci, co, groups, size, kernel, stride):
-    """With the bits of small calls' results, sample by sample, and nothing is written around them. More than a megabyte
-    of 16 bits, so that several samples are."""
+    """With the bits of small calls' results, sample by sample, and nothing is written around them. One
+    megabyte of 16 bits leaves the caches, four if it is a depthwise layer's, of which a sample has less."""
     rng = np.random.default_rng(ci)
-    batch = 1 + (1 << 20) // (min(ci, co) * size[0] * size[1] // stride**2 * 2)
+    batch = 1 + (1 << (22 if groups > 1 else 20)) // (min(ci, co) * size[0] * size[1] // stride**2 * 2)
     shapes, keywords = geometry(batch, ci // groups, co // groups, groups, size, kernel, stride, kernel[0] // 2)
     arrays = [random_values(rng, shape, dtype) for shape in shapes]
     g, x, w = arrays
@@ -397,7 +397,7 @@ def test_pixels_leave_the_caches_wherever_they_begin(dtype, ci, co, groups, size
          iop.conv(x[n:n + 1], w, **keywords)) for n in range(batch)))]
     g, x = (beginning_behind_a_line(array, 0)[0] for array in arrays[:2])
     g[...], x[...] = arrays[:2]
-    for offset in (0, arrays[0].itemsize, 16, 24, 48):
+    for offset in (0, arrays[0].itemsize, 48):
         for image, want in zip((x, g), expected):
             out, around = beginning_behind_a_line(image, offset)
             if image is x:
