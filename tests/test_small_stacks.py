@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="stacks are meas
 needs_openmp = pytest.mark.skipif(not config()["openmp"]["runtime"], reason="built without OpenMP")
 
 PREAMBLE = """
-import os, resource, threading
+import os, resource, threading, time
 import numpy as np, infiniop_cy as iop
 from infiniop_cy.testing.conv import CONV_CASES, make_case
 rng = np.random.default_rng(0)
@@ -75,6 +75,25 @@ def test_openmp_threads_of_little_stack(size):
         assert all_same(3)
         print("done")
         """, OMP_STACKSIZE=size)
+
+
+@needs_openmp
+def test_a_system_that_refuses_threads_that_there_were_before():
+    """OpenMP ends those that a team of two does not need, and has to start them again for a larger one than there was:
+    there is room for the difference, but not for all."""
+    run("""
+        resource.setrlimit(resource.RLIMIT_STACK, (8 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+        expected = [call(1) for call in calls]
+        assert all_same(40)
+        assert all_same(2)
+        time.sleep(0.2)
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (30 * 8 << 20), resource.RLIM_INFINITY))
+        assert calls[1](60).tobytes() == expected[1].tobytes()
+        assert all_same(60)
+        print("done")
+        """, MALLOC_ARENA_MAX="1")
 
 
 @needs_openmp
