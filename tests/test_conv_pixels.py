@@ -391,10 +391,11 @@ def test_pixels_leave_the_caches_wherever_they_begin(dtype, ci, co, groups, size
     batch = 1 + (1 << (22 if groups > 1 else 20)) // (min(ci, co) * size[0] * size[1] // stride**2 * 2)
     shapes, keywords = geometry(batch, ci // groups, co // groups, groups, size, kernel, stride, kernel[0] // 2)
     arrays = [random_values(rng, shape, dtype) for shape in shapes]
+    bias = random_values(rng, (co,), dtype)
     g, x, w = arrays
     expected = [np.concatenate(of_samples) for of_samples in zip(*(
         (iop.conv_backward(g[n:n + 1], x[n:n + 1], w, output_mask=(True, False, False), **keywords)[0],
-         iop.conv(x[n:n + 1], w, **keywords)) for n in range(batch)))]
+         iop.conv(x[n:n + 1], w, bias, **keywords)) for n in range(batch)))]
     g, x = (beginning_behind_a_line(array, 0)[0] for array in arrays[:2])
     g[...], x[...] = arrays[:2]
     for offset in (0, arrays[0].itemsize, 48):
@@ -403,6 +404,6 @@ def test_pixels_leave_the_caches_wherever_they_begin(dtype, ci, co, groups, size
             if image is x:
                 iop.conv_backward(g, x, w, output_mask=(True, False, False), out=(out, None, None), **keywords)
             else:
-                iop.conv(x, w, out=out, **keywords)
+                iop.conv(x, w, bias, out=out, **keywords)
             assert same_bits(out, want), f"{'grad_input' if image is x else 'output'}, {offset} bytes behind a line"
             assert all((memory == 0x5a).all() for memory in around)
