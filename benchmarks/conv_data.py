@@ -90,8 +90,8 @@ def check_forward(case, dtype, layout, bias):
 
 
 def keeping(name, statement, names, sets):
-    """A contestant that keeps the results of its last calls, one for each set of arrays: so they are new memory to the
-    next call, as those of a network's layers are, not what the call before has left in the caches."""
+    """A contestant that keeps the results of its last calls, one for each set of arrays, two at least: so the next call
+    writes to other memory, as a network's layers do, not to what the call before has left in the caches."""
     from timing import Contestant
     kept = deque(maxlen=max(len(sets), 2))
     return Contestant(name, f"keep({statement})", {**names, "keep": kept.append}, sets)

@@ -57,13 +57,12 @@ typedef void (*StreamKernel)(const char *from, int64_t from_row, char *to, int64
 // What is still to go past the caches from a stage.
 struct Unsent {
     const char *data;
-    char *to;          // a cache line
-    int64_t bytes;     // whole cache lines; 0 where there is nothing
-    int64_t share;     // of them at a time: whole cache lines
-    int second;        // whether they lie in the second half of the stage
-    const char *kept;  // what follows them and fills no line:
-    int64_t rest;      // so many bytes,
-    char *end;         // which end there
+    char *to;       // a cache line
+    int64_t bytes;  // whole cache lines; 0 where there is nothing
+    int64_t share;  // of them at a time: whole cache lines
+    char *stage;    // the half of the stage that is written next, and before it what follows those bytes and fills no
+    int64_t rest;   // line: so many bytes
+    char *other;    // the other half
 };
 
 // Copies of `rows` rows of `bytes` between zeros, `before` of them, up to `width` in all; rows are from_row and to_row

@@ -25,10 +25,9 @@ cdef extern from "../kernels/table.h" nogil:
         const char *data
         char *to
         int64_t bytes, share
-        bint second
-        const char *kept
+        char *stage
         int64_t rest
-        char *end
+        char *other
     ctypedef void (*PadKernel)(const char *, int64_t, char *, int64_t, int64_t, int64_t, int64_t,
                                int64_t) noexcept nogil
     ctypedef struct BatchReduce:

@@ -52,7 +52,7 @@ cdef bint stages_task(const LaneTask *t) noexcept nogil:
         <uintptr_t>out.data | <uintptr_t>(out.n | out.space[0] | out.space[1] | out.space[2])) % CONV_ALIGN != 0)
 
 
-cdef void compute_steps(const LaneTask *t, PhasePixels *phases, int64_t count, int64_t y, int64_t x, char *stage,
+cdef void compute_steps(const LaneTask *t, PhasePixels *phases, int64_t count, int64_t y, int64_t x,
                         Unsent *unsent) noexcept nogil:
     """Compute the pixels of all phases under some steps of a row, and send what is unsent meanwhile."""
     cdef StencilPixels *pixels
@@ -63,7 +63,7 @@ cdef void compute_steps(const LaneTask *t, PhasePixels *phases, int64_t count, i
         pixels.first_column, pixels.end_column = x, min(pixels.width, x + staged_steps(t.run.sample))
         pixels.past, pixels.unsent = False, unsent
         kernels.stencil_pixels[t.run.sample.dtype](pixels, phases[i].source, phases[i].weights,
-                                                   stage + (phases[i].to - phases[0].to))
+                                                   unsent.stage + (phases[i].to - phases[0].to))
     send(unsent, unsent.bytes)
 
 
@@ -75,15 +75,9 @@ cdef void compute_staged_row(const LaneTask *t, PhasePixels *phases, int64_t cou
     cdef int64_t step = sample.axis[2].stride * out.space[2], row = t.pixels.extent[2] * out.space[2]
     cdef int64_t most = staged_steps(sample), x = 0
     cdef char *to = phases[0].to + y * sample.axis[1].stride * out.space[1]
-    cdef char *half = t.stage + CONV_ALIGN
-    cdef char *next = half + staged_bytes(sample)
-    if not unsent.second:
-        half, next = next, half
     while x * step < row:
-        compute_steps(t, phases, count, y, x, half, unsent)
-        begin_sending(half, to + x * step, min(row - x * step, most * step), 1, next, unsent)
-        unsent.second = not unsent.second
-        half, next = next, half
+        compute_steps(t, phases, count, y, x, unsent)
+        begin_sending(to + x * step, min(row - x * step, most * step), 1, unsent)
         x += most
 
 
@@ -93,7 +87,7 @@ cdef void compute_staged(const LaneTask *t, const void *bias) noexcept nogil:
     cdef PhasePixels phases[STAGED_PHASES]
     cdef int64_t of_row = sample.axis[2].phases, group, number, count, i, z, y
     cdef Unsent unsent
-    send_nothing(&unsent)
+    begin_stage(t.stage, staged_bytes(sample), &unsent)
     for group in range(phase_count(sample) // of_row):
         number, count = group * of_row, 0
         while count < of_row and begin_phase(t, number + count, bias, &phases[count]):

@@ -203,18 +203,13 @@ cdef int64_t half_stage(const ConvRun *run, int64_t most) noexcept nogil:
     return round_up(most * written_step(run), CONV_ALIGN) + CONV_ALIGN
 
 
-cdef void put_staged_pixels(const ConvRun *run, const InputTile *some, BatchReduce *steps, char *to, int64_t most,
-                            int64_t calls, Prefetch *prefetch, Unsent *unsent) noexcept nogil:
-    """Write the products of at most so many pixels to one half of the room for sums, while the other half is sent; then
-    begin to send these. calls: the register tiles of `most` pixels."""
-    cdef char *stage = some.sums.data + CONV_ALIGN
-    cdef char *next = stage + half_stage(run, most)
-    if not unsent.second:
-        stage, next = next, stage
-    put_pixels(run, some, steps, stage, written_step(run), False, prefetch, unsent)
+cdef void put_staged_pixels(const ConvRun *run, const InputTile *some, BatchReduce *steps, char *to, int64_t calls,
+                            Prefetch *prefetch, Unsent *unsent) noexcept nogil:
+    """Write the products of some pixels to one half of the stage, while the other half is sent; then begin to send
+    these. calls: the register tiles of as many pixels as a half has room for."""
+    put_pixels(run, some, steps, unsent.stage, written_step(run), False, prefetch, unsent)
     send(unsent, unsent.bytes)
-    begin_sending(stage, to, some.pixels * written_step(run), calls, next, unsent)
-    unsent.second = not unsent.second
+    begin_sending(to, some.pixels * written_step(run), calls, unsent)
 
 
 cdef int64_t most_at_once(const ConvRun *run, int64_t kept, int64_t paired) noexcept nogil:
@@ -254,7 +249,7 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
     part.bias = <const void *>bias if has_output_bias(run.problem) else NULL
     stages = put and leaves_by_stage(run, t) \
         and CONV_ALIGN + 2 * half_stage(run, chunk) <= t.pixels * t.sums.pixel_pitch * sample.item
-    send_nothing(&unsent)
+    begin_stage(some.sums.data, half_stage(run, chunk), &unsent)  # in the room for sums, where it is used
     some.indirection = place
     for i in range(chunk + MAX_ROWS):
         place[i] = i * apart
@@ -276,8 +271,7 @@ cdef void multiply_stretch(const ConvRun *run, const InputTile *t, const BatchRe
         if put and some.pixels >= most_tile_rows(run, t):
             lead_pixels(run, t, &stretch, first_source, 0, &some, &part)
             if stages:
-                put_staged_pixels(run, &some, &part, pixel_of_tile(run, t, stretch.first), chunk, calls, &prefetch,
-                                  &unsent)
+                put_staged_pixels(run, &some, &part, pixel_of_tile(run, t, stretch.first), calls, &prefetch, &unsent)
             else:
                 put_pixels(run, &some, &part, pixel_of_tile(run, t, stretch.first), written_step(run),
                            run.problem.stream, &prefetch, &unsent)
