@@ -1,5 +1,8 @@
 # grad_weight by AMX for few input channels to a group, their taps fused: rows are co, columns are (ci, tap), each
-# packed from where its tap begins, and steps are positions of a block of the input.
+# packed from where its tap begins, and steps are positions of a block of the input. Where the channels of a pixel of
+# grad_output lie side by side, rows and columns change places: then its pixels are interleaved by pairs, which takes a
+# fraction of the time of transposing them, and a (ci, tap) is a copy of a plane. The products, and the order of their
+# sums, are the same.
 cdef enum:
     # pieces of a thread's scratch
     FUSED_X = 0
@@ -10,12 +13,14 @@ cdef enum:
     FUSED_PACKING = 5
     FUSED_G_PLANES = 6
     FUSED_LISTED = 7
+    FUSED_WEIGHT_LINES = 8
 
 
 ctypedef struct WeightAmxFused:
     AmxOutputTiles tiles
     int64_t panels       # of AMX_SIDE (ci, tap)
     int64_t task_panels
+    bint turned          # whether rows are (ci, tap), and columns co
     WeightParts parts    # in two rounds
 
 
@@ -24,7 +29,8 @@ ctypedef struct WeightAmxFusedTask:
     int64_t group, co_from, cos       # co_from counts the group's
     int64_t column_from, many         # (ci, tap)
     int64_t panels, columns           # of sums: whole panels
-    char *sums                        # [co][columns]
+    int64_t co_pitch, column_pitch    # floats from sum to sum
+    char *sums                        # [co][columns], or turned
     char *scratch
 
 
@@ -77,15 +83,21 @@ cdef void cut_fused_tasks(const SampleGeometry *sample, int threads, WeightAmxFu
         tiles.rows = round_up(ceil_div(tiles.rows, 2), AMX_HALF)
 
 
+cdef int64_t fused_sums(const WeightAmxFused *own) noexcept nogil:
+    """Count the floats of a task's sums, whole vectors of them."""
+    return round_up(own.tiles.rows, AMX_HALF) * own.task_panels * AMX_SIDE
+
+
 cdef void book_fused_pieces(const SampleGeometry *sample, const WeightAmxFused *own, Scratch *local) noexcept nogil:
     """Make room for what a thread packs and sums."""
     cdef const AmxOutputTiles *tiles = &own.tiles
     memset(local, 0, sizeof(Scratch))
     book(local, FUSED_X, tiles.x_pitch * sample.cin, 2 * sample.parts)
-    book(local, FUSED_X_PAIRS, 2 * tiles.half_bytes, sample.parts)
+    book(local, FUSED_X_PAIRS, max(2 * tiles.half_bytes, AMX_SIDE * 2 * tiles.g_pitch), sample.parts)
     book(local, FUSED_G_PLANES, AMX_HALF * tiles.g_pitch, 2 * sample.parts)
     book(local, FUSED_G, ceil_div(tiles.rows, AMX_HALF), tiles.g_cells)
-    book(local, FUSED_WEIGHT_SUMS, tiles.rows * own.task_panels * AMX_SIDE, 4)
+    book(local, FUSED_WEIGHT_SUMS, fused_sums(own), 4)
+    book(local, FUSED_WEIGHT_LINES, fused_sums(own) if own.turned else 0, 4)
     book(local, FUSED_BIAS, tiles.rows, sizeof(double))
     book(local, FUSED_PACKING, amx_packing_bytes(sample, tiles.rows), 1)
     book(local, FUSED_LISTED, tiles.g_pitch, sizeof(int64_t))
@@ -100,6 +112,7 @@ cdef void block_weight_amx_fused(const ConvProblem *problem, const SumOrder *ord
     cdef WeightAmxFused two_rounds
     block_amx_output(problem, order, &own.tiles)
     own.panels, own.parts.bytes, own.parts.joins = ceil_div(sample.cin * sample.taps, AMX_SIDE), 0, 1
+    own.turned = problem.view[CONV_GRAD_OUTPUT].channel == itemsize_of(sample.dtype)
     most_fused_sums(sample, own)
     two_rounds = own[0]
     cut_fused_tasks(sample, threads, own)
@@ -108,52 +121,105 @@ cdef void block_weight_amx_fused(const ConvProblem *problem, const SumOrder *ord
         two_rounds.parts.tasks = weight_amx_fused_tasks(sample, &two_rounds)
         if book_parts(problem, order, &two_rounds.tiles.tiling, threads,
                       THREAD_BYTES - max(local.bytes, blocking.others_bytes),
-                      two_rounds.tiles.rows * two_rounds.task_panels * AMX_SIDE * 4, two_rounds.tiles.rows,
-                      two_rounds.tiles.rows, &two_rounds.parts, blocking):
+                      4 * fused_sums(&two_rounds), 1 if own.turned else two_rounds.tiles.rows, two_rounds.tiles.rows,
+                      &two_rounds.parts, blocking):
             own[0] = two_rounds
     book_fused_pieces(sample, own, local)
     own.parts.tasks = weight_amx_fused_tasks(sample, own)
     blocking.tasks = own.parts.tasks * own.parts.joins
 
 
-cdef void move_fused_weights(const ConvProblem *problem, int64_t co_from, int64_t cos, int64_t from_column,
-                             int64_t count, char *sums, int64_t columns, bint loading) noexcept nogil:
-    """Move [co][columns] sums to grad_weight, or (loading) from it."""
-    cdef const ConvView *w = &problem.view[CONV_GRAD_WEIGHT]
-    cdef int64_t co
-    for co in range(cos):
-        move_weights(problem, from_column, count, sums + co * columns * 4, w.data + (co_from + co) * w.n, loading)
+cdef void move_fused_weights(const ConvRun *run, const WeightAmxFusedTask *t, bint loading) noexcept nogil:
+    """Move a task's sums to grad_weight, or (loading) from it."""
+    cdef const WeightAmxFused *own = <const WeightAmxFused *>run.blocking.own
+    cdef const ConvView *w = &run.problem.view[CONV_GRAD_WEIGHT]
+    cdef int64_t first = t.group * run.sample.cout + t.co_from, row = t.columns * 4, turned_row = t.column_pitch * 4, co
+    cdef char *lines = local_piece(run, FUSED_WEIGHT_LINES, t.scratch) if own.turned else t.sums
+    if own.turned and not loading:
+        kernels.transpose[DTYPE_F32](t.sums, turned_row, lines, row, t.cos, t.many)
+    for co in range(t.cos):
+        move_weights(run.problem, t.column_from, t.many, lines + co * row, w.data + (first + co) * w.n, loading)
+    if own.turned and loading:
+        kernels.transpose[DTYPE_F32](lines, row, t.sums, turned_row, t.many, t.cos)
 
 
-cdef void multiply_fused_columns(const ConvRun *run, const InputBlock *block, int64_t column, int64_t count,
-                                 int64_t cos, int64_t depth, char *sums, int64_t columns, char *scratch,
+cdef bint pack_fused_outputs(const ConvRun *run, const WeightAmxFusedTask *t, const InputBlock *block, const Box *tile,
+                             bint fresh) noexcept nogil:
+    """Pack a tile of grad_output as the algorithm multiplies it; return whether there were inf or NaN that became
+    tiny."""
+    cdef const WeightAmxFused *own = <const WeightAmxFused *>run.blocking.own
+    cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
+    cdef int64_t channel = t.group * run.sample.cout + t.co_from
+    cdef int64_t *line = <int64_t *>local_piece(run, FUSED_LISTED, t.scratch)
+    cdef char *to = local_piece(run, FUSED_G, t.scratch)
+    cdef int64_t end[3]
+    cdef Box box = tile[0]
+    cdef int d
+    if not own.turned:
+        return pack_amx_rows(run, &own.tiles, block, tile, channel, t.cos, fresh,
+                             local_piece(run, FUSED_G_PLANES, t.scratch), to,
+                             local_piece(run, FUSED_PACKING, t.scratch), line)
+    for d in range(3):
+        end[d] = tile.first[d] + tile.extent[d]
+        box.extent[d] = block.extent[d]
+    list_lines(view, end, &box, block.sample, line)
+    return pair_listed_lines(run, line, view.data + channel * view.channel, block.plane, t.cos, own.tiles.g_cells, to)
+
+
+cdef void multiply_fused_rows(const ConvRun *run, const WeightAmxFusedTask *t, const int64_t *apart, int64_t count,
+                              int64_t depth, char *sums) noexcept nogil:
+    """Add the products of `count` (ci, tap), which begin that many bytes from the first plane, with all co."""
+    cdef const WeightAmxFused *own = <const WeightAmxFused *>run.blocking.own
+    cdef const char *x = local_piece(run, FUSED_X, t.scratch)
+    cdef const char *g = local_piece(run, FUSED_G, t.scratch)
+    cdef char *rows = local_piece(run, FUSED_X_PAIRS, t.scratch)
+    cdef int64_t row = 2 * own.tiles.g_pitch, zero = 0, c, co = 0
+    cdef AmxBatchReduce steps
+    for c in range(count):
+        memcpy(rows + c * row, x + apart[c], depth * AMX_STEPS * 2)
+    amx_weight_steps(run.sample, &own.tiles, depth, &zero, &steps)
+    steps.a_row, steps.a_down, steps.a_step = row, AMX_HALF * row, AMX_STEPS * 2
+    steps.b_right = own.tiles.g_cells
+    while co < t.cos:
+        add_amx_products(run, &steps, rows, count, g + co // AMX_HALF * own.tiles.g_cells,
+                         min(<int64_t>AMX_SIDE, t.cos - co), sums + co * 4, t.column_pitch * 4, False)
+        co += AMX_SIDE
+
+
+cdef void multiply_fused_columns(const ConvRun *run, const WeightAmxFusedTask *t, const InputBlock *block,
+                                 int64_t column, int64_t count, int64_t depth, char *sums,
                                  Prefetch *prefetch) noexcept nogil:
     """Add the products of `count` (ci, tap) from `column` on, each packed from where its tap begins."""
     cdef const SampleGeometry *sample = run.sample
     cdef const WeightAmxFused *own = <const WeightAmxFused *>run.blocking.own
     cdef int64_t c, zero = 0
     cdef int64_t apart[AMX_COLUMNS]
-    cdef char *pairs = local_piece(run, FUSED_X_PAIRS, scratch)
+    cdef char *pairs = local_piece(run, FUSED_X_PAIRS, t.scratch)
     cdef AmxBatchReduce steps
     cdef AmxPlanes planes
     for c in range(count):
         apart[c] = ((column + c) // sample.taps * own.tiles.x_pitch
                     + amx_tap_position(sample, block, (column + c) % sample.taps)) * 2
-    planes.part = sample.cin * own.tiles.x_pitch * 2
-    pair_positions(run, &own.tiles, &planes, local_piece(run, FUSED_X, scratch), apart, depth * AMX_STEPS, count, pairs)
-    amx_weight_steps(sample, &own.tiles, depth, &zero, &steps)
     prefetch_some(prefetch)
-    add_amx_products(run, &steps, local_piece(run, FUSED_G, scratch), cos, pairs, count, sums, columns * 4,
+    if own.turned:
+        multiply_fused_rows(run, t, apart, count, depth, sums)
+        return
+    planes.part = sample.cin * own.tiles.x_pitch * 2
+    pair_positions(run, &own.tiles, &planes, local_piece(run, FUSED_X, t.scratch), apart, depth * AMX_STEPS, count,
+                   pairs)
+    amx_weight_steps(sample, &own.tiles, depth, &zero, &steps)
+    add_amx_products(run, &steps, local_piece(run, FUSED_G, t.scratch), t.cos, pairs, count, sums, t.co_pitch * 4,
                      False)
 
 
 cdef void add_nonfinite_columns(const ConvRun *run, const Box *tile, int64_t column, int64_t count, int nonfinite,
-                                WeightSums *sums, char *data) noexcept nogil:
-    """Add the products with inf and NaN of `count` (ci, tap) from `column` on, whose sums begin at data."""
+                                int64_t pitch, WeightSums *sums, char *data) noexcept nogil:
+    """Add the products with inf and NaN of `count` (ci, tap) from `column` on, whose sums begin at data, so many floats
+    apart."""
     cdef int64_t c = 0, many, taps = run.sample.taps
     while c < count:
         many = min(count - c, taps - (column + c) % taps)
-        sums.data = data + c * 4
+        sums.data = data + c * pitch * 4
         add_nonfinite_products(run.problem, tile, (column + c) // taps, (column + c) % taps,
                                (column + c) % taps + many, nonfinite, sums)
         c += many
@@ -170,16 +236,24 @@ cdef void begin_weight_amx_fused(const ConvRun *run, int64_t number, char *scrat
     t.cos, t.panels = min(own.tiles.rows, sample.cout - t.co_from), min(own.task_panels, own.panels - panel_from)
     t.column_from, t.columns = panel_from * AMX_SIDE, t.panels * AMX_SIDE
     t.many = min(t.columns, sample.cin * sample.taps - t.column_from)
+    t.co_pitch, t.column_pitch = t.columns, 1
+    if own.turned:
+        t.co_pitch, t.column_pitch = 1, round_up(t.cos, AMX_HALF)
     t.sums, t.scratch = local_piece(run, FUSED_WEIGHT_SUMS, scratch), scratch
 
 
+cdef int64_t fused_task_sums(const WeightAmxFusedTask *t) noexcept nogil:
+    """Count the floats of a task's sums."""
+    return t.columns * (t.cos if t.column_pitch == 1 else t.column_pitch)
+
+
 cdef int64_t take_joined_outputs(const ConvRun *run, int64_t join, WeightAmxFusedTask *t) noexcept nogil:
-    """Leave those co of a task that a join adds; return the sums before them."""
+    """Leave those co of a task that a join adds, all of them where rows are (ci, tap); return the sums before them."""
     cdef const WeightAmxFused *own = <const WeightAmxFused *>run.blocking.own
     cdef int64_t first = piece_from(&own.parts, join, t.cos)
     t.cos = piece_from(&own.parts, join + 1, t.cos) - first
     t.co_from += first
-    return first * t.columns
+    return first * t.co_pitch
 
 
 cdef BiasShare fused_bias_share(const ConvRun *run, const WeightAmxFusedTask *t, int64_t co_from, int64_t cos,
@@ -211,11 +285,8 @@ cdef bint sum_amx_fused_tile(const ConvRun *run, const WeightAmxFusedTask *t, in
     if not next_amx_tile(run, tiles, number, t.group, t.co_from, t.cos, t.panels, &tile, block, &fresh, &prefetch):
         return False
     nonfinite_sums.group, nonfinite_sums.co_from, nonfinite_sums.cos = t.group, t.co_from, t.cos
-    nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = t.columns, 1
-    nonfinite = NONFINITE_OUTPUT if pack_amx_rows(
-        run, tiles, block, &tile, t.group * sample.cout + t.co_from, t.cos, fresh,
-        local_piece(run, FUSED_G_PLANES, t.scratch), local_piece(run, FUSED_G, t.scratch), packing,
-        <int64_t *>local_piece(run, FUSED_LISTED, t.scratch)) else 0
+    nonfinite_sums.co_pitch, nonfinite_sums.tap_pitch = t.co_pitch, t.column_pitch
+    nonfinite = NONFINITE_OUTPUT if pack_fused_outputs(run, t, block, &tile, fresh) else 0
     if keeping:
         keep_bias(run.problem, &tile, bias)
     else:
@@ -225,13 +296,15 @@ cdef bint sum_amx_fused_tile(const ConvRun *run, const WeightAmxFusedTask *t, in
         nonfinite |= NONFINITE_INPUT
     for p in range(t.panels):
         count = min(<int64_t>AMX_SIDE, t.many - p * AMX_SIDE)
-        sums = t.sums + p * AMX_SIDE * 4
+        sums = t.sums + p * AMX_SIDE * t.column_pitch * 4
         if nonfinite and before:
-            add_nonfinite_columns(run, &tile, t.column_from + p * AMX_SIDE, count, nonfinite, &nonfinite_sums, sums)
-        multiply_fused_columns(run, block, t.column_from + p * AMX_SIDE, count, t.cos, amx_depth(&tile, block), sums,
-                               t.columns, t.scratch, &prefetch)
+            add_nonfinite_columns(run, &tile, t.column_from + p * AMX_SIDE, count, nonfinite, t.column_pitch,
+                                  &nonfinite_sums, sums)
+        multiply_fused_columns(run, t, block, t.column_from + p * AMX_SIDE, count, amx_depth(&tile, block), sums,
+                               &prefetch)
         if nonfinite and not before:
-            add_nonfinite_columns(run, &tile, t.column_from + p * AMX_SIDE, count, nonfinite, &nonfinite_sums, sums)
+            add_nonfinite_columns(run, &tile, t.column_from + p * AMX_SIDE, count, nonfinite, t.column_pitch,
+                                  &nonfinite_sums, sums)
     return True
 
 
@@ -243,7 +316,7 @@ cdef bint prepare_weight_amx_fused(const ConvRun *run, int64_t number, char *scr
     cdef BiasShare bias
     begin_weight_amx_fused(run, number % own.parts.tasks, scratch, &t)
     t.sums = part_sums(run, &own.parts, number)
-    memset(t.sums, 0, t.cos * t.columns * 4)
+    memset(t.sums, 0, fused_task_sums(&t) * 4)
     bias = fused_bias_share(run, &t, t.co_from, t.cos, number % own.parts.tasks,
                             <char *>part_bias(run, &own.parts, number))
     memset(&block, 0, sizeof(block))
@@ -253,7 +326,6 @@ cdef bint prepare_weight_amx_fused(const ConvRun *run, int64_t number, char *scr
 
 cdef void weight_amx_fused_task(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
     """Sum a task over all samples and output pixels, one tile after the other, or join the sums of the first round."""
-    cdef const SampleGeometry *sample = run.sample
     cdef const WeightAmxFused *own = <const WeightAmxFused *>run.blocking.own
     cdef int64_t task = number // own.parts.joins, join = number % own.parts.joins, tile = 0, first
     cdef WeightAmxFusedTask t
@@ -262,27 +334,26 @@ cdef void weight_amx_fused_task(const ConvRun *run, int64_t number, char *scratc
     begin_weight_amx_fused(run, task, scratch, &t)
     bias = fused_bias_share(run, &t, t.co_from, 0 if join else t.cos, task, local_piece(run, FUSED_BIAS, scratch))
     first = take_joined_outputs(run, join, &t)
-    memset(t.sums, 0, t.cos * t.columns * 4)
+    memset(t.sums, 0, fused_task_sums(&t) * 4)
     if run.problem.accumulate:
-        move_fused_weights(run.problem, t.group * sample.cout + t.co_from, t.cos, t.column_from, t.many, t.sums,
-                           t.columns, True)
+        move_fused_weights(run, &t, True)
     memset(&block, 0, sizeof(block))
     if own.parts.bytes:
-        join_parts(run, &own.parts, &own.tiles.tiling, task, first, t.cos * t.columns, t.sums, &bias)
+        join_parts(run, &own.parts, &own.tiles.tiling, task, first, fused_task_sums(&t), t.sums, &bias)
     else:
         while sum_amx_fused_tile(run, &t, tile, &bias, False, &block):
             tile += 1
-    move_fused_weights(run.problem, t.group * sample.cout + t.co_from, t.cos, t.column_from, t.many, t.sums, t.columns,
-                       False)
+    move_fused_weights(run, &t, False)
     save_bias(run.problem, &bias)
 
 
 cdef void explain_weight_amx_fused(const SampleGeometry *sample, const SumOrder *order, const Blocking *blocking,
                                    char *text, size_t size) noexcept nogil:
     cdef const WeightAmxFused *own = <const WeightAmxFused *>blocking.own
-    snprintf(text, size, b"products of matrices by AMX, of %lld bfloat16 to a number: rows are output channels, "
-             b"columns %lld (input channel, tap); tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld rows and "
-             b"%lld columns a task%s", <long long>sample.parts, <long long>(sample.cin * sample.taps),
+    snprintf(text, size, b"products of matrices by AMX, of %lld bfloat16 to a number: %s are output channels, "
+             b"%s %lld (input channel, tap); tiles of %lld x %lld x %lld x %lld pixels, %lld of %lld output "
+             b"channels and %lld of these a task%s", <long long>sample.parts, b"columns" if own.turned else b"rows",
+             b"rows" if own.turned else b"columns", <long long>(sample.cin * sample.taps),
              <long long>own.tiles.tiling.samples, <long long>order.tile[0], <long long>order.tile[1],
              <long long>order.tile[2], <long long>own.tiles.rows, <long long>sample.cout,
              <long long>(own.task_panels * AMX_SIDE), b"; tile by tile, then joined" if own.parts.bytes else b"")
