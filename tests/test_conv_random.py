@@ -110,7 +110,7 @@ def test_exact_on_drawn_geometries(case, dtype, seed):
 # What all factors are multiplied with, as powers of 2, so that some sums are subnormal, which some instructions count
 # as 0, or that products underflow to 0 or -0.
 TINY_POWERS = {"float32": (-65, -75), "bfloat16": (-63, -75), "float64": (-520, -538)}
-MANY_TINY = 1024  # elements of an array, with more of which most are 0: a CPU takes 200 times as long for subnormal sums
+MANY_TINY = 1024  # elements of an array, with more of which most are 0: subnormal sums take a CPU 200 times as long
 
 
 def make_tiny(array, power, rng):
@@ -185,6 +185,27 @@ def test_bits_do_not_depend_on_the_layout(check, dtype):
 def test_families(check, dtype):
     """Large images of few channels, far taps of large images, many channels."""
     check_seeds(check, dtype, range(8), family_case)
+
+
+# Few channels of many pixels, whose tiles threads share: of images under a stride or none, more output channels than a
+# vector's, groups, and of volumes whose tiles have several planes, each with a share of grad_bias.
+SHARED_TILES = (ConvCase("stem", 3, 1, 3, 16, (97, 90), (3, 3), 2, 1),
+                ConvCase("stem-wide", 2, 1, 3, 70, (75, 67), (5, 7)),
+                ConvCase("stem-groups", 2, 2, 10, 48, (61, 70), (3, 3), 1, 1),
+                ConvCase("volume", 2, 1, 16, 32, (9, 18, 17), (1, 3, 3), 1, (0, 1, 1)),
+                ConvCase("volume-stem", 2, 1, 3, 20, (13, 19, 21), (3, 3, 2), (1, 2, 1), 1))
+
+
+@each_dtype
+@pytest.mark.parametrize("case", SHARED_TILES, ids=lambda case: case.name)
+def test_tiles_that_threads_share(case, dtype, rng):
+    check_exact(case, dtype, rng, case.name)
+    data, last = make_case(case, dtype, rng, integers=False), LAYOUTS["channels last"]
+    for algorithm, _, (expected, *others) in by_each_algorithm(lambda mask: [
+            conv(case, laid, output_mask=mask, num_threads=n)
+            for laid in (data, tuple(map(last, data))) for n in (1, 2, 3)]):
+        for got in others:
+            check_same(got, expected, f"{algorithm}, {case.name}")
 
 
 # Blocks of more positions than lines may have, or that only small tiles make small enough; more taps than rows of a

@@ -62,16 +62,26 @@ cdef void add_plane(const ConvProblem *problem, const double *sums, double *tota
 
 
 cdef void keep_bias(const ConvProblem *problem, const Box *tile, const BiasShare *share) noexcept nogil:
-    """Keep the sums of a tile of one plane, for join_bias."""
-    cdef int64_t c
-    for c in range(share.channels):
-        share.totals[c] = 0
-    add_bias(problem, tile, share)
+    """Keep the sums of each plane of a tile of one sample, for join_bias: plane after plane, the share's channels of
+    each."""
+    cdef BiasShare plane = share[0]
+    cdef Box one = tile[0]
+    cdef int64_t z, c
+    one.extent[0] = 1
+    for z in range(tile.extent[0]):
+        for c in range(share.channels):
+            plane.totals[c] = 0
+        add_bias(problem, &one, &plane)
+        plane.totals += share.channels
+        one.first[0] += 1
 
 
-cdef void join_bias(const ConvProblem *problem, const double *sums, const BiasShare *share) noexcept nogil:
-    """Add the sums of a tile that another share has kept."""
-    add_plane(problem, sums, share.totals, share.channels)
+cdef void join_bias(const ConvProblem *problem, const double *sums, int64_t planes,
+                    const BiasShare *share) noexcept nogil:
+    """Add the sums of so many planes of a tile that another share has kept."""
+    cdef int64_t z
+    for z in range(planes):
+        add_plane(problem, sums + z * share.channels, share.totals, share.channels)
 
 
 cdef void add_sample_bias(const ConvRun *run, int64_t n, const BiasShare *share) noexcept nogil:

@@ -265,7 +265,7 @@ cdef BiasShare fused_bias_share(const ConvRun *run, const WeightAmxFusedTask *t,
 
 
 cdef bint sum_amx_fused_tile(const ConvRun *run, const WeightAmxFusedTask *t, int64_t number, const BiasShare *bias,
-                         bint keeping, InputBlock *block) noexcept nogil:
+                             bint keeping, InputBlock *block) noexcept nogil:
     """Add the products of the tile of that number to a task's sums, and its pixels to grad_bias, or (keeping) begin
     that with them; return False if there are fewer tiles. block: that of the tile before. inf and NaN come before the
     tile's sum as in sum_amx_tile."""

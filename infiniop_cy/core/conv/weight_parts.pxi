@@ -32,9 +32,9 @@ cdef bint book_parts(const ConvProblem *problem, const SumOrder *order, const Ti
     cdef int64_t tiles, bytes
     output_size(sample, size)
     tiles = count_tiles(tiling, problem.batch, size)
-    parts.bias_bytes = round_up(channels * <int64_t>sizeof(double), CONV_ALIGN)
+    parts.bias_bytes = round_up(tiling.extent[0] * channels * <int64_t>sizeof(double), CONV_ALIGN)
     parts.bytes = parts.bias_bytes + round_up(sums_bytes, CONV_ALIGN)
-    if threads == 1 or order.accumulate or tiling.extent[0] > 1 or sample.groups >= PARTS_GROUPS * threads \
+    if threads == 1 or order.accumulate or sample.groups >= PARTS_GROUPS * threads \
             or parts.tasks > max(<int64_t>PARTS_TASKS * threads, sample.groups) or tiles < 2 * threads \
             or mul_overflows(tiles * parts.tasks, parts.bytes, &bytes) or bytes > threads * thread_bytes:
         return False
@@ -67,6 +67,7 @@ cdef void join_parts(const ConvRun *run, const WeightParts *parts, const Tiling 
     """Add n sums of each tile, from one on, and grad_bias's, that the first round has kept for a task."""
     cdef int64_t item = run.sample.item, done = 0, some, tile, tiles
     cdef int64_t size[3]
+    cdef Box box
     output_size(run.sample, size)
     tiles = count_tiles(tiling, run.problem.batch, size)
     while done < n:
@@ -76,4 +77,5 @@ cdef void join_parts(const ConvRun *run, const WeightParts *parts, const Tiling 
                        sums + done * item, some)
         done += some
     for tile in range(tiles):
-        join_bias(run.problem, part_bias(run, parts, tile * parts.tasks + task), bias)
+        nth_tile(tiling, run.problem.batch, size, tile, &box)
+        join_bias(run.problem, part_bias(run, parts, tile * parts.tasks + task), box.extent[0], bias)
