@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import test_conv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_conv import (
@@ -188,10 +189,13 @@ def test_families(check, dtype):
 
 
 # Few channels of many pixels, whose tiles threads share: of images under a stride or none, more output channels than a
-# vector's, groups, and of volumes whose tiles have several planes, each with a share of grad_bias.
+# vector's, groups, large strides, whose phases fill several panels of columns, and of volumes whose tiles have several
+# planes, each with a share of grad_bias.
 SHARED_TILES = (ConvCase("stem", 3, 1, 3, 16, (97, 90), (3, 3), 2, 1),
                 ConvCase("stem-wide", 2, 1, 3, 70, (75, 67), (5, 7)),
                 ConvCase("stem-groups", 2, 2, 10, 48, (61, 70), (3, 3), 1, 1),
+                ConvCase("stem-strides", 2, 1, 3, 20, (47, 51), (11, 10), 4, 2),
+                ConvCase("volume-strides", 1, 1, 4, 20, (9, 30, 31), (3, 7, 7), (2, 4, 4), (1, 3, 3)),
                 ConvCase("volume", 2, 1, 16, 32, (9, 18, 17), (1, 3, 3), 1, (0, 1, 1)),
                 ConvCase("volume-stem", 2, 1, 3, 20, (13, 19, 21), (3, 3, 2), (1, 2, 1), 1))
 
@@ -206,6 +210,12 @@ def test_tiles_that_threads_share(case, dtype, rng):
             for laid in (data, tuple(map(last, data))) for n in (1, 2, 3)]):
         for got in others:
             check_same(got, expected, f"{algorithm}, {case.name}")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", SHARED_TILES, ids=lambda case: case.name)
+def test_inf_and_nan_in_tiles_that_threads_share(case, dtype, rng):
+    test_conv.test_inf_and_nan_reach_what_they_touch(case, dtype, "all", rng)
 
 
 # Blocks of more positions than lines may have, or that only small tiles make small enough; more taps than rows of a

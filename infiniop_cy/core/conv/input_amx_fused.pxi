@@ -1,9 +1,10 @@
-# grad_input by AMX for few input channels to a group, its phases fused: columns are (phase, ci), so that all phases of
-# a tile are one product over one block. A tap is a position of the halo; where a phase has no such tap, its weight is
-# 0, which inf and NaN of grad_output may not meet.
+# grad_input by AMX for few input channels to a group, its phases fused: columns are (phase, ci), so that the phases of
+# a tile, as many as fit an instruction, are one product over one block. A tap is a position of the halo; where a phase
+# has no such tap, its weight is 0, which inf and NaN of grad_output may not meet.
 cdef enum:
     FUSED_CHANNELS = 1024     # output channels, all packed at once
     FUSED_MIN_TAPS = 25       # where an element is several bfloat16: measured
+    FUSED_PANELS = 4          # of phases
 
     # pieces of scratch; shared:
     FUSED_WEIGHTS = 0
@@ -20,6 +21,13 @@ ctypedef struct InputAmxFused:
     Tiling tiling        # of the phases' grid
     int64_t tiles
     int64_t positions    # of a block
+    int64_t panels       # of phases
+    int64_t phases       # of a panel
+
+
+cdef int64_t fused_panels(const SampleGeometry *sample) noexcept nogil:
+    """Count the panels that the phases make, each with all input channels; one where there is nothing."""
+    return max(<int64_t>1, ceil_div(phase_count(sample), AMX_SIDE // max(<int64_t>1, sample.cin)))
 
 
 cdef int64_t halo_taps(const SampleGeometry *sample) noexcept nogil:
@@ -33,7 +41,7 @@ cdef int64_t halo_taps(const SampleGeometry *sample) noexcept nogil:
 
 cdef int64_t input_fused_pixels(const SampleGeometry *sample, Tiling *tiling, int64_t *positions) noexcept nogil:
     """Cut tiles as fit_amx_tiles does; return their pixels, at most."""
-    cdef int64_t bytes = amx_element_bytes(sample) * sample.cout + 4 * AMX_SIDE
+    cdef int64_t bytes = amx_element_bytes(sample) * sample.cout + 4 * AMX_SIDE * fused_panels(sample)
     return fit_amx_tiles(sample, bytes, tiling, positions)
 
 
@@ -49,9 +57,8 @@ cdef bint accepts_input_amx_fused(const SampleGeometry *sample, const char **why
                               * sample.axis[2].dilation > 1):
         why[0] = b"without a stride, or with dilation, columns are too empty to pay for taking numbers apart"
         return False
-    if sample.cout > FUSED_CHANNELS or phases > AMX_SIDE \
-            or phases * sample.cin > AMX_SIDE:
-        why[0] = b"phases of the stride by input channels do not fit an instruction, or output channels are too many"
+    if sample.cout > FUSED_CHANNELS or fused_panels(sample) > (FUSED_PANELS if sample.parts == 1 else 1):
+        why[0] = b"phases of the stride by input channels do not fit few instructions, or output channels are too many"
         return False
     if halo_taps(sample) > AMX_MAX_TAPS or 2 * sample.taps < halo_taps(sample):
         why[0] = b"the taps are too far apart"
@@ -73,23 +80,25 @@ cdef void block_input_amx_fused(const ConvProblem *problem, const SumOrder *orde
     cdef Scratch *local = &blocking.local
     cdef int64_t pixels = input_fused_pixels(sample, &own.tiling, &own.positions)
     cdef int64_t steps = amx_chunks(sample) * order.taps
+    own.panels = fused_panels(sample)
+    own.phases = ceil_div(phase_count(sample), own.panels)
     own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, AMX_POSITIONS, &own.tiling)
     while threads > 1 and pixels > AMX_MIN_PIXELS and sample.groups * own.tiles < 4 * threads:
         pixels //= 2
         own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, AMX_POSITIONS, &own.tiling)
-    while pixels > AMX_SIDE and amx_block_is_large(sample, &own.tiling, amx_chunks(sample), 1):
+    while pixels > AMX_SIDE and amx_block_is_large(sample, &own.tiling, amx_chunks(sample), own.panels):
         pixels //= 2
         own.tiles = tile_phases(problem, pixels, AMX_POSITIONS, AMX_POSITIONS, &own.tiling)
     blocking.tasks = sample.groups * own.tiles
     own.positions = block_positions(sample, &own.tiling)
-    book(&blocking.shared, FUSED_WEIGHTS, sample.groups * steps, amx_step_bytes(sample))
+    book(&blocking.shared, FUSED_WEIGHTS, sample.groups * own.panels * steps, amx_step_bytes(sample))
     book(local, FUSED_PREPARED, AMX_STEPS * AMX_SIDE, itemsize_of(sample.dtype))
     book(local, FUSED_OUTPUT, own.positions * amx_chunks(sample) * sample.parts, AMX_LINE)
-    book(local, FUSED_SUMMED, own.positions, AMX_SUM_ROW)
+    book(local, FUSED_SUMMED, own.panels * own.positions, AMX_SUM_ROW)
     book(local, FUSED_STAGING, 2 * staging_elements(sample), 4)
     book(local, FUSED_A_OFFSETS, steps, sizeof(int64_t))
     book(local, FUSED_B_OFFSETS, steps, sizeof(int64_t))
-    blocking.prepares = sample.groups * amx_chunks(sample)
+    blocking.prepares = sample.groups * own.panels * amx_chunks(sample)
 
 
 cdef void halo_box(const Halo *halo, Box *box) noexcept nogil:
@@ -100,10 +109,13 @@ cdef void halo_box(const Halo *halo, Box *box) noexcept nogil:
         box.first[d], box.step[d], box.extent[d] = halo.low[d], 1, 1 + halo.extra[d]
 
 
-cdef void stage_halo_tap(const ConvRun *run, const char *source, int64_t tap, int64_t cos, char *staged) noexcept nogil:
-    """Copy the weights of some co under a position of the halo as [co][(phase, ci)], with zeros where a phase has no
-    such tap."""
+cdef void stage_halo_tap(const ConvRun *run, const char *source, int64_t panel, int64_t tap, int64_t cos,
+                         char *staged) noexcept nogil:
+    """Copy the weights of some co under a position of the halo as [co][(phase of the panel, ci)], with zeros where a
+    phase has no such tap."""
     cdef const SampleGeometry *sample = run.sample
+    cdef const InputAmxFused *own = <const InputAmxFused *>run.blocking.own
+    cdef int64_t first = panel * own.phases
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
     cdef int64_t item = itemsize_of(sample.dtype), p, i, ci
     cdef int64_t output[3]
@@ -114,7 +126,7 @@ cdef void stage_halo_tap(const ConvRun *run, const char *source, int64_t tap, in
     all_phases_halo(sample, &halo)
     halo_box(&halo, &box)
     memset(staged, 0, AMX_STEPS * AMX_SIDE * item)
-    for p in range(phase_count(sample)):
+    for p in range(first, min(first + own.phases, phase_count(sample))):
         make_phase(sample, p, &phase)
         for i in range(phase.tap_count):
             phase_tap(sample, &phase, i, output, k)
@@ -123,22 +135,24 @@ cdef void stage_halo_tap(const ConvRun *run, const char *source, int64_t tap, in
             for ci in range(sample.cin):
                 kernels.convert[sample.dtype][sample.dtype](
                     source + ci * w.channel + k[0] * w.space[0] + k[1] * w.space[1] + k[2] * w.space[2], w.n,
-                    staged + (p * sample.cin + ci) * item, AMX_SIDE * item, cos)
+                    staged + ((p - first) * sample.cin + ci) * item, AMX_SIDE * item, cos)
 
 
 cdef bint prepare_input_amx_fused(const ConvRun *run, int64_t number, char *scratch) noexcept nogil:
-    """Pack the weights of unit number (group, chunk of co) under all positions of the halo. inf and NaN become tiny;
-    return whether there were any, or float32 numbers out of bounds."""
+    """Pack the weights of unit number (group, panel, chunk of co) under all positions of the halo. inf and NaN become
+    tiny; return whether there were any, or float32 numbers out of bounds."""
     cdef const SampleGeometry *sample = run.sample
+    cdef const InputAmxFused *own = <const InputAmxFused *>run.blocking.own
     cdef const ConvView *w = &run.problem.view[CONV_WEIGHT]
-    cdef int64_t chunks = amx_chunks(sample), chunk = number % chunks, group = number // chunks, tap, half
+    cdef int64_t chunks = amx_chunks(sample), chunk = number % chunks, tap, half
+    cdef int64_t panel = number // chunks % own.panels, group = number // chunks // own.panels
     cdef int64_t cos = min(<int64_t>AMX_STEPS, sample.cout - chunk * AMX_STEPS), item = itemsize_of(sample.dtype)
     cdef const char *source = w.data + group * w.group + chunk * AMX_STEPS * w.n
     cdef char *to = shared_piece(run, FUSED_WEIGHTS) + number * run.order.taps * amx_step_bytes(sample)
     cdef char *staged = local_piece(run, FUSED_PREPARED, scratch)
     cdef bint found = False
     for tap in range(run.order.taps):
-        stage_halo_tap(run, source, tap, cos, staged)
+        stage_halo_tap(run, source, panel, tap, cos, staged)
         for half in range(2):
             found |= put_weights(run, staged + half * AMX_HALF * item, AMX_SIDE * item, AMX_HALF,
                                  to + half * AMX_CELL)
@@ -146,13 +160,21 @@ cdef bint prepare_input_amx_fused(const ConvRun *run, int64_t number, char *scra
     return found
 
 
+cdef char *fused_sums_of(const ConvRun *run, int64_t phase, char *scratch) noexcept nogil:
+    """Find the sums of a phase: its columns of its panel."""
+    cdef const InputAmxFused *own = <const InputAmxFused *>run.blocking.own
+    return local_piece(run, FUSED_SUMMED, scratch) + phase // own.phases * own.positions * AMX_SUM_ROW \
+        + phase % own.phases * run.sample.cin * 4
+
+
 cdef void multiply_fused(const ConvRun *run, const Box *tile, const Box *block, const Halo *halo, int64_t group,
                          char *scratch, Prefetch *prefetch) noexcept nogil:
     """Compute the sums of all (phase, ci)."""
     cdef const SampleGeometry *sample = run.sample
     cdef const InputAmxFused *own = <const InputAmxFused *>run.blocking.own
-    cdef int64_t taps = run.order.taps, chunks = amx_chunks(sample), i, tap, at
-    cdef const char *weights = shared_piece(run, FUSED_WEIGHTS) + group * chunks * taps * amx_step_bytes(sample)
+    cdef int64_t taps = run.order.taps, chunks = amx_chunks(sample), i, tap, at, panel, phases
+    cdef int64_t panel_bytes = chunks * taps * amx_step_bytes(sample)
+    cdef const char *weights = shared_piece(run, FUSED_WEIGHTS) + group * own.panels * panel_bytes
     cdef int64_t output[3]
     cdef Box box
     cdef AmxPixelSteps steps
@@ -169,9 +191,11 @@ cdef void multiply_fused(const ConvRun *run, const Box *tile, const Box *block, 
             at = i * taps + tap
             steps.a_offset[at] = i * steps.rows.chunk + block_offset(block, output, halo.low) * AMX_LINE
             steps.b_offset[at] = at * amx_step_bytes(sample)
-    multiply_amx_pixels(sample, &steps, positions_of(tile, block), weights,
-                        sample.cin * phase_count(sample), local_piece(run, FUSED_SUMMED, scratch), False, NULL, 1,
-                        prefetch)
+    for panel in range(own.panels):
+        phases = min(own.phases, phase_count(sample) - panel * own.phases)
+        multiply_amx_pixels(sample, &steps, positions_of(tile, block), weights + panel * panel_bytes,
+                            sample.cin * phases, fused_sums_of(run, panel * own.phases, scratch), False, NULL,
+                            own.panels - panel, prefetch)
 
 
 cdef bint pack_finite_pixels(const ConvRun *run, const Box *block, int64_t behind, int64_t group,
@@ -210,7 +234,7 @@ cdef void input_amx_fused_task(const ConvRun *run, int64_t number, char *scratch
     behind = share_source_zeros(sample, &halo, &block)
     nonfinite_output = pack_finite_pixels(run, &block, behind, group, scratch)
     prefetch_next_block(run, &own.tiling, &halo, number % own.tiles + 1, group,
-                        ceil_div(positions_of(&tile, &block), AMX_SIDE), &prefetch)
+                        own.panels * ceil_div(positions_of(&tile, &block), AMX_SIDE), &prefetch)
     multiply_fused(run, &tile, &block, &halo, group, scratch, &prefetch)
     sums.group, sums.ci_from, sums.channels = group, 0, sample.cin
     memcpy(sums.extent, block.extent, sizeof(sums.extent))
@@ -219,7 +243,7 @@ cdef void input_amx_fused_task(const ConvRun *run, int64_t number, char *scratch
         make_phase(sample, p, &phase)
         if not phase_part(&phase, &tile, &part):
             continue
-        sums.data = local_piece(run, FUSED_SUMMED, scratch) + p * sample.cin * 4
+        sums.data = fused_sums_of(run, p, scratch)
         if run.nonfinite:
             add_nonfinite_weights(run.problem, &phase, &part, &sums)
         if nonfinite_output:

@@ -62,7 +62,8 @@ cdef bint two_fused_rounds_pay(const SampleGeometry *sample, const WeightAmxFuse
     cdef int64_t all_columns = sample.cin * sample.taps
     cdef double one = fused_task_time(min(sample.cout, own.tiles.rows), min(all_columns, own.task_panels * AMX_SIDE)) \
         * ceil_div(weight_amx_fused_tasks(sample, own), threads)
-    cdef double keeping = AMX_KEEP_TIME * (<double>sample.cout * all_columns / tiling_pixels(&own.tiles.tiling))
+    cdef int64_t pixels = max(<int64_t>1, tiling_pixels(&own.tiles.tiling))
+    cdef double keeping = AMX_KEEP_TIME * (<double>sample.cout * all_columns / pixels)
     return sample.groups * (fused_task_time(sample.cout, all_columns) + keeping) < threads * one
 
 
