@@ -5,6 +5,7 @@ cdef enum:
     AMX_SHORT_IMAGE = 128        # as SHORT_IMAGE, of bfloat16, whose results are rounded more than their sums
     AMX_OUTPUT_BYTES = 1 << 19   # of a block of grad_output
     AMX_SUM_BYTES = 5 << 17      # of a task's sums
+    AMX_MANY_CLASSES = 16        # of the input's pixels by their place under a stride
 
 
 # How the output pixels are cut, and the pitches of the packed blocks under a tile.
@@ -18,8 +19,16 @@ ctypedef struct AmxOutputTiles:
 
 
 cdef int64_t amx_input_positions(const SampleGeometry *sample) noexcept nogil:
-    """Return how many positions a channel of the input's block may have, all classes and samples together."""
-    return 8192 if sample.parts == 1 else 4096
+    """Return how many positions a channel of the input's block may have, all classes and samples together: more where
+    channels are few and classes many, of which each has few."""
+    cdef const char *why
+    cdef int64_t classes = 1
+    cdef int d
+    for d in range(3):
+        classes *= min(sample.axis[d].period, sample.axis[d].kernel, <int64_t>AMX_MANY_CLASSES)
+    if sample.parts > 1:
+        return 4096
+    return 32768 if classes >= AMX_MANY_CLASSES and has_few_inputs(sample, &why) else 8192
 
 
 cdef bint amx_input_block(const SampleGeometry *sample, const int64_t *extent, int64_t samples,

@@ -160,7 +160,7 @@ cdef bint prepare_input_amx_fused(const ConvRun *run, int64_t number, char *scra
     return found
 
 
-cdef char *fused_sums_of(const ConvRun *run, int64_t phase, char *scratch) noexcept nogil:
+cdef char *fused_phase_sums(const ConvRun *run, int64_t phase, char *scratch) noexcept nogil:
     """Find the sums of a phase: its columns of its panel."""
     cdef const InputAmxFused *own = <const InputAmxFused *>run.blocking.own
     return local_piece(run, FUSED_SUMMED, scratch) + phase // own.phases * own.positions * AMX_SUM_ROW \
@@ -194,7 +194,7 @@ cdef void multiply_fused(const ConvRun *run, const Box *tile, const Box *block, 
     for panel in range(own.panels):
         phases = min(own.phases, phase_count(sample) - panel * own.phases)
         multiply_amx_pixels(sample, &steps, positions_of(tile, block), weights + panel * panel_bytes,
-                            sample.cin * phases, fused_sums_of(run, panel * own.phases, scratch), False, NULL,
+                            sample.cin * phases, fused_phase_sums(run, panel * own.phases, scratch), False, NULL,
                             own.panels - panel, prefetch)
 
 
@@ -243,7 +243,7 @@ cdef void input_amx_fused_task(const ConvRun *run, int64_t number, char *scratch
         make_phase(sample, p, &phase)
         if not phase_part(&phase, &tile, &part):
             continue
-        sums.data = fused_sums_of(run, p, scratch)
+        sums.data = fused_phase_sums(run, p, scratch)
         if run.nonfinite:
             add_nonfinite_weights(run.problem, &phase, &part, &sums)
         if nonfinite_output:

@@ -111,7 +111,10 @@ cdef void block_weight_amx_fused(const ConvProblem *problem, const SumOrder *ord
     cdef WeightAmxFused *own = <WeightAmxFused *>blocking.own
     cdef Scratch *local = &blocking.local
     cdef WeightAmxFused two_rounds
+    cdef InputBlock block
     block_amx_output(problem, order, &own.tiles)
+    amx_input_block(sample, order.tile, own.tiles.tiling.samples, &block)
+    own.tiles.half_bytes = block.plane // 2 * AMX_HALF * 4  # of the positions under a tap, and not of all classes
     own.panels, own.parts.bytes, own.parts.joins = ceil_div(sample.cin * sample.taps, AMX_SIDE), 0, 1
     own.turned = problem.view[CONV_GRAD_OUTPUT].channel == itemsize_of(sample.dtype)
     most_fused_sums(sample, own)
