@@ -102,6 +102,13 @@ def image(rng):
                     int(rng.integers(1, 4)), int(rng.integers(0, 5)), dilation)
 
 
+def few_words(rng):
+    """At most four channels of rows that are longer than what is loaded at once, to the last byte of the tensor."""
+    size = int(rng.integers(2, 4)), int(rng.integers(33, 140))
+    return geometry(int(rng.integers(1, 3)), int(rng.integers(1, 5)), int(rng.integers(16, 40)),
+                    int(rng.choice([1, 1, 2, 3])), size, (2, int(rng.integers(1, 4))), int(rng.integers(1, 4)), 0)
+
+
 def wide(rng):
     """Rows longer than what is staged of them at a time."""
     kernel = int(rng.integers(1, 4)), int(rng.integers(1, 4))
@@ -228,8 +235,8 @@ def read_once(rng):
                     (kernel, kernel), 1, kernel // 2 * dilation, dilation)
 
 
-KINDS = (one_tap, planes, depthwise, many_taps, channels, image, wide, groups_in_lanes, groups_in_lines, edges,
-         covering, multiplied, far, few_channels, sound, large, late, rows_past_caches, groups_past_caches,
+KINDS = (one_tap, planes, depthwise, many_taps, channels, image, few_words, wide, groups_in_lanes, groups_in_lines,
+         edges, covering, multiplied, far, few_channels, sound, large, late, rows_past_caches, groups_past_caches,
          pixels_past_caches, read_once)
 
 

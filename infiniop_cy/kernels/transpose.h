@@ -230,7 +230,7 @@ int64_t transpose_few_columns(const char *from, int64_t column, char *to, int64_
 }
 
 // At most four rows of 16-bit words, such as the channels of images, of columns that do not overlap: eight bytes of
-// each column are loaded, the last of which may be the next column's. Goes on as far as there is such, and returns how
+// each column are loaded, which may end in the columns behind it. Goes on as far as they end in one, and returns how
 // far.
 template <class Place>
 int64_t transpose_few_words(const char *from, int64_t column, char *to, Place place, int rows, int64_t columns) {
@@ -238,7 +238,7 @@ int64_t transpose_few_words(const char *from, int64_t column, char *to, Place pl
 #if defined(__AVX512BW__)
     const __m512i by_row = _mm512_set_epi16(31, 27, 23, 19, 15, 11, 7, 3, 30, 26, 22, 18, 14, 10, 6, 2, 29, 25, 21, 17,
                                             13, 9, 5, 1, 28, 24, 20, 16, 12, 8, 4, 0);
-    for (; c + 32 < columns; c += 32) {
+    for (; (columns - c - 32) * column + 2 * rows >= 8; c += 32) {
         __m512i eight[4];  // columns each: a lane of eight words for every row
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {
