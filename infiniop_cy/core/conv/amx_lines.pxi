@@ -176,7 +176,7 @@ cdef void list_lines(const ConvView *view, const int64_t *size, const Box *box, 
                      int64_t *line) noexcept nogil:
     """Find where the pixel of each position lies, in bytes from the first one of the tensor; samples have so many
     positions."""
-    cdef int64_t n, z, y, x, i = 0, row, width = box.extent[2], apart = box.step[2] * view.space[2]
+    cdef int64_t n, z, y, x, i = 0, row, first, last, width = box.extent[2], apart = box.step[2] * view.space[2]
     cdef int64_t inside = max(<int64_t>0, min(width, -floor_div(box.first[2], box.step[2])))
     cdef int64_t end = max(inside, min(width, -floor_div(box.first[2] - size[2], box.step[2])))
     cdef int64_t at[3]
@@ -187,16 +187,12 @@ cdef void list_lines(const ConvView *view, const int64_t *size, const Box *box, 
                 at[1], at[2] = box.first[1] + y * box.step[1], 0
                 row = (box.n + n) * view.n + at[0] * view.space[0] + at[1] * view.space[1] \
                     + box.first[2] * view.space[2]
-                if not is_inside(at, size):
-                    for x in range(width):
-                        line[i + x] = NO_LINE
-                    i += width
-                    continue
-                for x in range(inside):
+                first, last = (inside, end) if is_inside(at, size) else (width, width)
+                for x in range(first):
                     line[i + x] = NO_LINE
-                for x in range(inside, end):
+                for x in range(first, last):
                     line[i + x] = row + x * apart
-                for x in range(end, width):
+                for x in range(last, width):
                     line[i + x] = NO_LINE
                 i += width
         while i < (n + 1) * sample:

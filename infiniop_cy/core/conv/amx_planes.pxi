@@ -24,11 +24,13 @@ cdef int64_t amx_input_positions(const SampleGeometry *sample) noexcept nogil:
     cdef const char *why
     cdef int64_t classes = 1
     cdef int d
-    for d in range(3):
-        classes *= min(sample.axis[d].period, sample.axis[d].kernel, <int64_t>AMX_MANY_CLASSES)
     if sample.parts > 1:
         return 4096
-    return 32768 if classes >= AMX_MANY_CLASSES and has_few_inputs(sample, &why) else 8192
+    if not has_few_inputs(sample, &why):
+        return 8192
+    for d in range(3):
+        classes *= min(sample.axis[d].period, sample.axis[d].kernel, <int64_t>AMX_MANY_CLASSES)
+    return 32768 if classes >= AMX_MANY_CLASSES else 8192
 
 
 cdef bint amx_input_block(const SampleGeometry *sample, const int64_t *extent, int64_t samples,
@@ -240,26 +242,33 @@ cdef void copy_cells(const AmxPlanes *planes, int64_t parts, int64_t channels, i
                        from_ + p * planes.part + (c * planes.pitch + s * AMX_STEPS) * 2, AMX_STEPS * 2)
 
 
+cdef void block_of_outputs(const Box *tile, const InputBlock *block, Box *box, int64_t *end) noexcept nogil:
+    """Make the box of grad_output that a block has positions for: rows go on behind a tile, where there are zeros from
+    `end` on."""
+    cdef int d
+    box[0] = tile[0]
+    for d in range(3):
+        end[d] = tile.first[d] + tile.extent[d]
+        box.extent[d] = block.extent[d]
+
+
 cdef int pack_amx_rows(const ConvRun *run, const AmxOutputTiles *tiles, const InputBlock *block, const Box *tile,
                        int64_t channel, int64_t channels, bint fresh, char *planes_to, char *to,
                        char *staging, int64_t *line) noexcept nogil:
     """Pack grad_output as [AMX_HALF co][step][part][co][position of the step], zeros where the block has no pixel of
     the tile. inf and NaN of float16 become tiny; return what was found (survey.pxi). planes_to: AMX_HALF planes,
     whose zeros stay from tile to tile; line: room for the positions of the block."""
-    cdef Box box = tile[0]
+    cdef Box box
     cdef int64_t end[3]
     cdef int64_t c = 0, many
     cdef const ConvView *view = &run.problem.view[CONV_GRAD_OUTPUT]
     cdef AmxPlanes planes
     cdef PixelLines lines
     cdef int found = 0
-    cdef int d
     output_size(run.sample, end)
     if find_lines(run, view, end, tile, block.sample, &lines):
         return pack_line_cells(run, &lines, channel, channels, tiles.g_cells, to)
-    for d in range(3):
-        end[d] = tile.first[d] + tile.extent[d]
-        box.extent[d] = block.extent[d]
+    block_of_outputs(tile, block, &box, end)
     if has_channel_lines(run, view) and run.sample.parts == 1:
         list_lines(view, end, &box, block.sample, line)
         pack_listed_cells(line, view.data + channel * view.channel, channels, block.plane // AMX_STEPS,

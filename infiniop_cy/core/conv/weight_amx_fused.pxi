@@ -111,10 +111,8 @@ cdef void block_weight_amx_fused(const ConvProblem *problem, const SumOrder *ord
     cdef WeightAmxFused *own = <WeightAmxFused *>blocking.own
     cdef Scratch *local = &blocking.local
     cdef WeightAmxFused two_rounds
-    cdef InputBlock block
     block_amx_output(problem, order, &own.tiles)
-    amx_input_block(sample, order.tile, own.tiles.tiling.samples, &block)
-    own.tiles.half_bytes = block.plane // 2 * AMX_HALF * 4  # of the positions under a tap, and not of all classes
+    own.tiles.half_bytes = own.tiles.g_cells  # a column has the positions under its tap, and not those of all classes
     own.panels, own.parts.bytes, own.parts.joins = ceil_div(sample.cin * sample.taps, AMX_SIDE), 0, 1
     own.turned = problem.view[CONV_GRAD_OUTPUT].channel == itemsize_of(sample.dtype)
     most_fused_sums(sample, own)
@@ -157,15 +155,12 @@ cdef bint pack_fused_outputs(const ConvRun *run, const WeightAmxFusedTask *t, co
     cdef int64_t *line = <int64_t *>local_piece(run, FUSED_LISTED, t.scratch)
     cdef char *to = local_piece(run, FUSED_G, t.scratch)
     cdef int64_t end[3]
-    cdef Box box = tile[0]
-    cdef int d
+    cdef Box box
     if not own.turned:
         return pack_amx_rows(run, &own.tiles, block, tile, channel, t.cos, fresh,
                              local_piece(run, FUSED_G_PLANES, t.scratch), to,
                              local_piece(run, FUSED_PACKING, t.scratch), line)
-    for d in range(3):
-        end[d] = tile.first[d] + tile.extent[d]
-        box.extent[d] = block.extent[d]
+    block_of_outputs(tile, block, &box, end)
     list_lines(view, end, &box, block.sample, line)
     return pair_listed_lines(run, line, view.data + channel * view.channel, block.plane, t.cos, own.tiles.g_cells, to)
 
@@ -183,7 +178,6 @@ cdef void multiply_fused_rows(const ConvRun *run, const WeightAmxFusedTask *t, c
         memcpy(rows + c * row, x + apart[c], depth * AMX_STEPS * 2)
     amx_weight_steps(run.sample, &own.tiles, depth, &zero, &steps)
     steps.a_row, steps.a_down, steps.a_step = row, AMX_HALF * row, AMX_STEPS * 2
-    steps.b_right = own.tiles.g_cells
     while co < t.cos:
         add_amx_products(run, &steps, rows, count, g + co // AMX_HALF * own.tiles.g_cells,
                          min(<int64_t>AMX_SIDE, t.cos - co), sums + co * 4, t.column_pitch * 4, False)
@@ -260,12 +254,12 @@ cdef int64_t take_joined_outputs(const ConvRun *run, int64_t join, WeightAmxFuse
     return first * t.co_pitch
 
 
-cdef BiasShare fused_bias_share(const ConvRun *run, const WeightAmxFusedTask *t, int64_t co_from, int64_t cos,
-                                int64_t number, char *totals) noexcept nogil:
-    """Start the share of grad_bias of task `number`, of those co: the tasks of the same co take one each."""
+cdef BiasShare fused_bias_share(const ConvRun *run, const WeightAmxFusedTask *t, int64_t number, int64_t join,
+                                char *totals) noexcept nogil:
+    """Start the share of grad_bias of task `number`, as amx_bias_share does."""
     cdef const WeightAmxFused *own = <const WeightAmxFused *>run.blocking.own
     cdef int64_t parts = ceil_div(own.panels, own.task_panels)
-    return bias_share(run, t.group * run.sample.cout + co_from, cos, number % parts, parts, totals)
+    return bias_share(run, t.group * run.sample.cout + t.co_from, 0 if join else t.cos, number % parts, parts, totals)
 
 
 cdef bint sum_amx_fused_tile(const ConvRun *run, const WeightAmxFusedTask *t, int64_t number, const BiasShare *bias,
@@ -321,8 +315,7 @@ cdef bint prepare_weight_amx_fused(const ConvRun *run, int64_t number, char *scr
     begin_weight_amx_fused(run, number % own.parts.tasks, scratch, &t)
     t.sums = part_sums(run, &own.parts, number)
     memset(t.sums, 0, fused_task_sums(&t) * 4)
-    bias = fused_bias_share(run, &t, t.co_from, t.cos, number % own.parts.tasks,
-                            <char *>part_bias(run, &own.parts, number))
+    bias = fused_bias_share(run, &t, number % own.parts.tasks, 0, <char *>part_bias(run, &own.parts, number))
     memset(&block, 0, sizeof(block))
     sum_amx_fused_tile(run, &t, number // own.parts.tasks, &bias, True, &block)
     return False
@@ -336,7 +329,7 @@ cdef void weight_amx_fused_task(const ConvRun *run, int64_t number, char *scratc
     cdef InputBlock block
     cdef BiasShare bias
     begin_weight_amx_fused(run, task, scratch, &t)
-    bias = fused_bias_share(run, &t, t.co_from, 0 if join else t.cos, task, local_piece(run, FUSED_BIAS, scratch))
+    bias = fused_bias_share(run, &t, task, join, local_piece(run, FUSED_BIAS, scratch))
     first = take_joined_outputs(run, join, &t)
     memset(t.sums, 0, fused_task_sums(&t) * 4)
     if run.problem.accumulate:
